@@ -1,0 +1,86 @@
+/*
+ * Communication: MPI operations as nodes of the DAG. Names and arguments follow MPI: tensor first, communicator last.
+ *
+ * The convention: aj_backward differentiates the SUM over ranks of what each rank passes. S = number of ranks, r = this rank, g_r = the
+ * incoming gradient on rank r, gx_r = the gradient that rank r's input gets.
+ *
+ * Every floating-point communication inside a recording is a node on every participating rank, whether or not its input is active.
+ * Errors of all calls: AJ_ERR_ARG (root, peer, tag or axis out of range, NULL), AJ_ERR_DTYPE, AJ_ERR_CONTEXT (tensor and communicator of two contexts),
+ * AJ_ERR_STATE (consumed tensor, spent request), AJ_ERR_UNSUPPORTED, AJ_ERR_MEMORY, AJ_ERR_MPI with MPI's own text. A rank in error does not
+ * communicate: see docs/errors.md.
+ * Results belong to the current scope. Threads: one per context.
+ */
+#ifndef ADJOIN_COMM_H
+#define ADJOIN_COMM_H
+
+#include <mpi.h>
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * A communicator of the library on the processes of comm. It works on duplicates, cached per context and communicator and counted, so comm
+ * may be freed at any time. MPI_COMM_NULL gives a communicator of size 0, on which every call returns its input unchanged or zeros.
+ * Errors: AJ_ERR_ARG (an intercommunicator), AJ_ERR_STATE (MPI not initialised, or finalised). Collective: comm. Since: 0.1.
+ */
+AJ_API aj_comm *aj_comm_create(aj_ctx *ctx, MPI_Comm comm);
+/* Release a communicator; *comm becomes NULL. Nodes that use it keep its duplicates until they go. Messages still open are an error. With
+ * an error in the context that other ranks do not have, it ends the job with the message. Collective: comm. Since: 0.1. */
+AJ_API void aj_comm_destroy(aj_comm **comm);
+AJ_API int aj_comm_rank(const aj_comm *comm);      /* this process' rank; MPI_PROC_NULL in one of size 0; -1 for NULL. Collective: no */
+AJ_API int aj_comm_size(const aj_comm *comm);      /* 0 for NULL. Collective: no */
+AJ_API MPI_Comm aj_comm_mpi(const aj_comm *comm);  /* the library's duplicate, for custom operations; MPI_COMM_NULL for NULL. Collective: no */
+AJ_API aj_ctx *aj_comm_ctx(const aj_comm *comm);   /* NULL for NULL. Collective: no */
+
+/*
+ * Agree on errors: every rank returns the status of the lowest rank that is in error, and has its message in the context (AJ_ERR_PEER's text on
+ * the ranks that had none). AJ_OK on all if none is. Leave a loop, or decide anything on errors, only on this.
+ * Collective: comm. Since: 0.1.
+ */
+AJ_API aj_status aj_agree(aj_comm *comm) AJ_MUST_CHECK;
+
+/* y = x, x being ONE variable that every rank holds (equal on all); gx = sum_r g_r on every rank: the whole gradient. Adjoint: one allreduce.
+ * Collective: comm. Differentiable: x. Since: 0.1. */
+AJ_API aj_tensor *aj_shared(aj_tensor *x, aj_comm *comm);
+/* y_r = sum_k x_k; gx_k = sum_r g_r. x: the same shape and dtype on all ranks. op: MPI_SUM. Adjoint: one allreduce.
+ * Collective: comm. Differentiable: x. Since: 0.1. */
+AJ_API aj_tensor *aj_allreduce(aj_tensor *x, MPI_Op op, aj_comm *comm);
+/* y_r = x_root; gx_root = sum_r g_r, zero elsewhere. x: the same shape and dtype on all ranks. Adjoint: one reduce. Collective: comm.
+ * Differentiable: x. The _inplace form consumes x and may reuse its memory. Since: 0.1. */
+AJ_API aj_tensor *aj_bcast(aj_tensor *x, int root, aj_comm *comm);
+AJ_API aj_tensor *aj_bcast_inplace(aj_tensor *x, int root, aj_comm *comm);
+/* y_root = sum_k x_k, zeros elsewhere; gx_k = g_root. op: MPI_SUM. Adjoint: one bcast. Collective: comm. Differentiable: x.
+ * The _inplace form consumes x and may reuse its memory. Since: 0.1. */
+AJ_API aj_tensor *aj_reduce(aj_tensor *x, MPI_Op op, int root, aj_comm *comm);
+AJ_API aj_tensor *aj_reduce_inplace(aj_tensor *x, MPI_Op op, int root, aj_comm *comm);
+
+/*
+ * Messages. Sends never block: the library holds a share of the value until the message is gone. Tags: 0 ... MPI_TAG_UB, equal on both ends; receives
+ * take MPI_ANY_TAG and MPI_ANY_SOURCE, and every peer may be MPI_PROC_NULL or this rank. Both ends inside the same recording, or both outside.
+ * Collective: no, but each message has two ends.
+ */
+/* Send x; y = x, which passes its own gradient on; gx = g + the gradient that comes home from the receiver. Since: 0.1. */
+AJ_API aj_tensor *aj_send(aj_tensor *x, int dest, int tag, aj_comm *comm);
+/* y has buffer's shape and dtype; its first m entries (row-major) come from the message (m from the status; 0 from MPI_PROC_NULL), the rest from
+ * buffer. g[0:m] goes home to the sender; buffer gets g with the first m entries zero. A message longer than buffer is AJ_ERR_MPI. Since: 0.1. */
+AJ_API aj_tensor *aj_recv(aj_tensor *buffer, int source, int tag, aj_comm *comm);
+/* The same, started only. The request is owned by the context until aj_wait; a spent one stays valid until its scope ends. Since: 0.1. */
+AJ_API aj_request *aj_isend(aj_tensor *x, int dest, int tag, aj_comm *comm);
+AJ_API aj_request *aj_irecv(aj_tensor *buffer, int source, int tag, aj_comm *comm);
+/* Complete a request: the received value, or what was sent. The request is spent. Its adjoint starts a message; that of the start waits: overlap in
+ * the forward is overlap in the adjoint. Errors: AJ_ERR_STATE (spent before). Since: 0.1. */
+AJ_API aj_tensor *aj_wait(aj_request *request);
+/* The handle's tensor: something to join other operations to, with aj_join_dummies. Owned by the current scope. Since: 0.1. */
+AJ_API aj_tensor *aj_request_dummy(aj_request *request);
+/* An explicit dependency of the request on the dummies; they get zero gradients. Returns request. Since: 0.1. */
+AJ_API aj_request *aj_request_join_dummies(aj_request *request, int n, aj_tensor *const *dummies);
+/* Wait until all ranks of comm have come. A node in a recording: its adjoint is a barrier. Collective: comm. Since: 0.1. */
+AJ_API aj_status aj_barrier(aj_comm *comm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

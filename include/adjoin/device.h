@@ -1,0 +1,32 @@
+/* Where numbers live. */
+#ifndef ADJOIN_DEVICE_H
+#define ADJOIN_DEVICE_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef const struct aji_device *aj_device; /* owned by the context */
+
+/* The host. NULL for a NULL context. Collective: no. Since: 0.1. */
+AJ_API aj_device aj_cpu(aj_ctx *ctx);
+/* A device for tests: it computes on the host, in memory that is unreadable outside the device's own calls, so that code which touches
+ * device memory from the host faults at once. NULL with AJ_ERR_MEMORY. Collective: no. Since: 0.1. */
+AJ_API aj_device aj_test_device(aj_ctx *ctx);
+/*
+ * y = x on another device; gx = g on x's own device. Of a tensor that is there already: a new handle on the same value.
+ * Errors: AJ_ERR_ARG (NULL device), AJ_ERR_CONTEXT (a device of another context), AJ_ERR_MEMORY.
+ * Collective: no. Differentiable: x. Threads: one per context. Since: 0.1.
+ */
+AJ_API aj_tensor *aj_to_device(aj_tensor *x, aj_device device);
+/* The device a tensor lives on; NULL for NULL. Collective: no. Since: 0.1. */
+AJ_API aj_device aj_tensor_device(const aj_tensor *t);
+/* "cpu", "test". Collective: no. Since: 0.1. */
+AJ_API const char *aj_device_name(aj_device device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

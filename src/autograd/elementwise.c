@@ -1,0 +1,88 @@
+/*
+ * What all elementwise operations share: the shape rule, and the forward, which hands a program of one step to the executor. Also the constants
+ * that vjps are made with.
+ */
+#include <stdio.h>
+
+#include "autograd/autograd_private.h"
+
+/* The dtype that the step works on: WHERE's first operand is a condition. */
+static aj_dtype working_dtype(const aji_call *c) {
+    return c->in_meta[c->n_in - 1].dtype;
+}
+
+static bool is_comparison(aji_opcode step) {
+    switch (step) {
+#define AJI_COMPARE(name, formula) case AJI_STEP_##name:
+#include "tensor/steps.def"
+        return true;
+    default:
+        return false;
+    }
+}
+
+aj_status aji_infer_elementwise(aji_call *c) {
+    const aji_scalars *scalars = c->attr;
+    aj_dtype dtype = working_dtype(c);
+    if (c->op->step != AJI_STEP_CAST && !aji_step_supports(c->op->step, dtype))
+        return aj_raise(c->ctx, AJ_ERR_DTYPE, "aj_%s: the operand is %s; expected f64 or f32 (see aj_cast)", c->op->name,
+                        aj_dtype_name(dtype));
+    const aji_meta *in[3] = {&c->in_meta[0], &c->in_meta[c->n_in > 1 ? 1 : 0], &c->in_meta[c->n_in - 1]};
+    char name[96];
+    snprintf(name, sizeof(name), "aj_%s", c->op->name);
+    c->out_meta[0].dtype = c->op->step == AJI_STEP_CAST ? scalars->to : is_comparison(c->op->step) ? AJ_U8 : dtype;
+    return aji_broadcast_shape(c->ctx, name, c->n_in, in, &c->out_meta[0]);
+}
+
+aj_status aji_forward_elementwise(aji_call *c) {
+    const aji_scalars *scalars = c->attr;
+    aji_program program = {.n_in = c->n_in, .n_out = 1, .n_steps = 1, .out = {c->n_in}};
+    aji_step *step = &program.steps[0];
+    *step = (aji_step){.opcode = c->op->step, .dtype = working_dtype(c), .dst = c->n_in, .src = {0, 1, 2}};
+    if (c->op->step == AJI_STEP_CAST) {
+        step->from = step->dtype;
+        step->dtype = scalars->to;
+    }
+    if (c->op->attr_size) {
+        step->imm[0] = scalars->imm[0];
+        step->imm[1] = scalars->imm[1];
+    }
+    aji_value *y = aji_value_new(c->ctx, c->device, &c->out_meta[0]);
+    if (!y)
+        return AJ_ERR_MEMORY;
+    aj_status status = aji_do_run(c->op->name, &program, (const aji_value *const *)c->x, (const aji_value *const *)&y);
+    if (status == AJ_OK)
+        c->y[0] = y;
+    else
+        aji_value_release(y);
+    return status;
+}
+
+static aj_tensor *full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value) {
+    aji_value *v = aji_value_full(ctx, device, meta, value);
+    return v ? aji_tensor_wrap(v, "full") : NULL;
+}
+
+aj_tensor *aji_full_like(aj_tensor *x, double value) {
+    return x ? full(aj_tensor_ctx(x), aj_tensor_device(x), aji_tensor_meta(x), value) : NULL;
+}
+
+aj_tensor *aji_zeros_like(aj_tensor *x) {
+    return aji_full_like(x, 0);
+}
+
+aj_tensor *aji_zeros_meta(aj_ctx *ctx, aj_device device, const aji_meta *meta) {
+    return full(ctx, device, meta, 0);
+}
+
+aj_tensor *aji_sum_to(aj_tensor *x, const aji_meta *shape) {
+    if (!x || aji_same_shape(aji_tensor_meta(x), shape))
+        return x;
+    const aji_meta from = *aji_tensor_meta(x);
+    int axes[AJ_MAX_NDIM], n = 0, extra = from.ndim - shape->ndim;
+    for (int i = 0; i < from.ndim; i++)
+        if (i < extra || shape->shape[i - extra] != from.shape[i])
+            axes[n++] = i;
+    x = aj_sum_axes(x, n, axes, true);
+    return aj_reshape(x, shape->ndim, shape->shape);
+}

@@ -1,0 +1,29 @@
+/* Hyperbolic sine. */
+#include "autograd/autograd_internal.h"
+
+static aj_status vjp(aji_call *c) {
+    c->g_in[0] = aj_mul(c->g_out[0], aj_cosh(c->in[0]));
+    return AJ_OK;
+}
+
+static aj_tensor *sample(aj_tensor *const *x) {
+    return aj_sinh(x[0]);
+}
+
+static const aji_sample samples[] = {
+    {.n_in = 1, .in = {{.lo = -2, .hi = 2}}, .call = sample, .elementwise = true},
+    {0},
+};
+
+const aji_op aji_op_sinh = {
+    .name = "sinh",
+    .maths = "y = sinh(x); gx = g cosh(x)",
+    AJI_ELEMENTWISE(SINH),
+    .need = AJI_NEED_IN(0),
+    .vjp = vjp,
+    .samples = samples,
+};
+
+aj_tensor *aj_sinh(aj_tensor *x) {
+    return aji_apply1(&aji_op_sinh, NULL, x);
+}

@@ -1,0 +1,448 @@
+/*
+ * The reverse sweep: visits the nodes of a recording in exact reverse order of creation, and calls their vjps.
+ *
+ * Local nodes are visited where a gradient has arrived and something behind them wants it. Communication nodes are visited always, with zeros where
+ * nothing arrived: per communicator the order is then the same on every rank, and no rank waits for one that had nothing to say.
+ */
+#include "autograd/autograd_private.h"
+
+/* A leaf that the sweep collects for. Sweeps may nest (a vjp may differentiate): the outer one's claim on the leaf is put back at the end. */
+typedef struct collected {
+    aji_node *leaf;
+    aj_tensor *grad; /* kept; NULL: zero so far */
+    aji_sweep *outer;
+    int64_t outer_slot;
+} collected;
+
+struct aji_sweep {
+    aj_ctx *ctx;
+    aji_autograd *ag;
+    const aji_sweep_spec *spec;
+    aji_recording *recording;
+    int64_t from, n;   /* visits the nodes [from, from + n) */
+    bool *visit;       /* by node */
+    int64_t *first;    /* by node: its outputs' place in grads; n + 1 entries */
+    aj_tensor **grads; /* by output: collected so far, kept */
+    bool *captured;    /* by output: a result of aj_grad_of */
+    collected *leaves;
+    int64_t n_leaves, leaves_capacity;
+    bool communicates;
+};
+
+int64_t aji_sweep_count(const aji_sweep *sweep) {
+    return sweep->n;
+}
+
+aji_node *aji_sweep_node(const aji_sweep *sweep, int64_t i) {
+    return sweep->recording->nodes[sweep->from + i];
+}
+
+bool aji_sweep_visits(const aji_sweep *sweep, int64_t i) {
+    return sweep->visit[i];
+}
+
+bool aji_sweep_creates_graph(const aji_sweep *sweep) {
+    return sweep->spec->flags & AJ_CREATE_GRAPH;
+}
+
+bool aji_sweep_transposes(const aji_sweep *sweep) {
+    return sweep->spec->flags & AJI_TRANSPOSE;
+}
+
+static bool is_comm(const aji_node *node) {
+    return node->op->flags & AJI_OP_COMM;
+}
+
+/* ---- what is wanted ---- */
+
+static aj_status collect_for(aji_sweep *s, aji_node *leaf) {
+    if (leaf->sweep == s)
+        return AJ_OK;
+    void *items = s->leaves;
+    aj_status status = aji_grow(s->ctx, &items, &s->leaves_capacity, s->n_leaves + 1, sizeof(*s->leaves));
+    if (status != AJ_OK)
+        return status;
+    s->leaves = items;
+    s->leaves[s->n_leaves] = (collected){leaf, NULL, leaf->sweep, leaf->slot};
+    aji_link_retain(&leaf->link);
+    leaf->sweep = s;
+    leaf->slot = s->n_leaves++;
+    return AJ_OK;
+}
+
+static bool in_range(const aji_sweep *s, const aji_node *node) {
+    return node->recording == s->recording && node->index >= s->from && node->index < s->from + s->n;
+}
+
+/* Does a gradient along this edge lead to anything that is wanted? */
+static bool wanted(const aji_sweep *s, aji_edge e) {
+    if (!e.node)
+        return false;
+    if (!e.node->op)
+        return e.node->sweep == s;
+    if (!in_range(s, e.node))
+        return false;
+    int64_t i = e.node->index - s->from;
+    return s->visit[i] || s->captured[s->first[i] + e.out];
+}
+
+/* Where a gradient for this edge is collected; NULL: nowhere. */
+static aj_tensor **place(aji_sweep *s, aji_edge e) {
+    if (!wanted(s, e))
+        return NULL;
+    return e.node->op ? &s->grads[s->first[e.node->index - s->from] + e.out] : &s->leaves[e.node->slot].grad;
+}
+
+static aj_status capture(aji_sweep *s) {
+    for (int i = 0; i < s->spec->n_in; i++) {
+        aji_edge e = aji_tensor_edge(s->spec->ins[i]);
+        aj_status status = AJ_OK;
+        if (e.node && !e.node->op)
+            status = collect_for(s, e.node);
+        else if (e.node && in_range(s, e.node))
+            s->captured[s->first[e.node->index - s->from] + e.out] = true;
+        if (status != AJ_OK)
+            return status;
+    }
+    return AJ_OK;
+}
+
+/* Which nodes lead to something wanted: communication always does. In order of creation, so inputs come first. */
+static aj_status mark_wanted(aji_sweep *s) {
+    for (int64_t i = 0; i < s->n; i++) {
+        const aji_node *node = aji_sweep_node(s, i);
+        s->visit[i] = is_comm(node);
+        for (int k = 0; k < node->n_in; k++) {
+            aji_edge e = node->in[k];
+            if (!s->spec->grads && e.node && !e.node->op && collect_for(s, e.node) != AJ_OK)
+                return AJ_ERR_MEMORY;
+            s->visit[i] = s->visit[i] || wanted(s, e);
+        }
+    }
+    return AJ_OK;
+}
+
+/* AJ_REACHED: of those, only the ancestors of the roots. */
+static aj_status mark_reached(aji_sweep *s) {
+    bool *reached = aji_calloc(s->ctx, (size_t)s->n);
+    if (!reached)
+        return AJ_ERR_MEMORY;
+    for (int k = 0; k < s->spec->n_out; k++) {
+        aji_edge e = aji_tensor_edge(s->spec->outs[k]);
+        if (e.node && e.node->op && in_range(s, e.node))
+            reached[e.node->index - s->from] = true;
+    }
+    for (int64_t i = s->n - 1; i >= 0; i--) {
+        const aji_node *node = aji_sweep_node(s, i);
+        for (int k = 0; reached[i] && k < node->n_in; k++) {
+            aji_edge e = node->in[k];
+            if (e.node && e.node->op && in_range(s, e.node))
+                reached[e.node->index - s->from] = true;
+        }
+        s->visit[i] = s->visit[i] && reached[i];
+    }
+    aji_free(s->ctx, reached, (size_t)s->n);
+    return AJ_OK;
+}
+
+/* ---- gradients ---- */
+
+/* A handle of our own on the same value and node: keeping g itself would take it out of its owner's scope. */
+static aj_tensor *alias(aj_tensor *g) {
+    int out;
+    aji_link *link = aji_tensor_link(g, &out);
+    aji_value *v = aji_tensor_value(g, "backward");
+    aj_tensor *t = v ? aji_tensor_wrap(aji_value_retain(v), "backward") : NULL;
+    if (t && link)
+        aji_tensor_set_link(t, link, out);
+    return t;
+}
+
+static aj_status add_gradient(aji_sweep *s, aj_tensor **sum, aj_tensor *g) {
+    g = *sum ? aj_add(*sum, g) : alias(g);
+    if (!g)
+        return aj_ctx_status(s->ctx);
+    aj_assign(sum, g);
+    return AJ_OK;
+}
+
+static aj_status seed_roots(aji_sweep *s) {
+    const aji_sweep_spec *spec = s->spec;
+    for (int k = 0; k < spec->n_out; k++) {
+        aji_edge e = aji_tensor_edge(spec->outs[k]);
+        if (!spec->grads && e.node && !e.node->op && collect_for(s, e.node) != AJ_OK)
+            return AJ_ERR_MEMORY;
+        aj_tensor **sum = place(s, e);
+        if (!sum)
+            continue; /* depends on nothing that is wanted */
+        aj_tensor *seed = spec->seeds && spec->seeds[k] ? spec->seeds[k] : aji_full_like(spec->outs[k], 1);
+        if (!seed || add_gradient(s, sum, seed) != AJ_OK)
+            return aj_ctx_status(s->ctx);
+    }
+    return AJ_OK;
+}
+
+/* A saved value as an operand again, linked to where it came from so that derivatives of derivatives find it. */
+static aj_tensor *operand(const aji_sweep *s, aji_value *v, aji_edge from, const char *by) {
+    aj_tensor *t = aji_tensor_wrap(aji_value_retain(v), by);
+    if (t && from.node && aji_sweep_creates_graph(s))
+        aji_tensor_set_link(t, &from.node->link, from.out);
+    return t;
+}
+
+static aj_status call_vjp(aji_sweep *s, aji_node *node, aj_tensor **g_out, aj_tensor **arrays, bool *want) {
+    aj_tensor **in = arrays, **out = in + node->n_in, **g_in = out + node->n_out;
+    for (int i = 0; i < node->n_in; i++) {
+        want[i] = wanted(s, node->in[i]);
+        g_in[i] = in[i] = NULL;
+        if (node->saved_in[i] && !(in[i] = operand(s, node->saved_in[i], node->in[i], node->op->name)))
+            return AJ_ERR_MEMORY;
+    }
+    for (int k = 0; k < node->n_out; k++) {
+        out[k] = NULL;
+        aji_edge self = {aji_dtype_is_float(node->out_meta[k].dtype) ? node : NULL, k};
+        if (node->saved_out[k] && !(out[k] = operand(s, node->saved_out[k], self, node->op->name)))
+            return AJ_ERR_MEMORY;
+        if (!g_out[k] && aji_dtype_is_float(node->out_meta[k].dtype)) {
+            g_out[k] = aj_keep(aji_zeros_meta(s->ctx, node->device, &node->out_meta[k]));
+            if (!g_out[k])
+                return AJ_ERR_MEMORY;
+        }
+    }
+    aji_call c = {.ctx = s->ctx,
+                  .op = node->op,
+                  .attr = node->attr,
+                  .comm = node->comm,
+                  .device = node->device,
+                  .n_in = node->n_in,
+                  .n_out = node->n_out,
+                  .in_meta = node->in_meta,
+                  .out_meta = node->out_meta,
+                  .in = in,
+                  .out = out,
+                  .g_out = g_out,
+                  .g_in = g_in,
+                  .want = want,
+                  .node = node,
+                  .sweep = s};
+    aj_status status = node->op->vjp(&c);
+    if (status == AJ_OK)
+        status = aj_ctx_status(s->ctx);
+    for (int i = 0; i < node->n_in && status == AJ_OK; i++) {
+        if (!want[i] || !g_in[i])
+            continue;
+        aj_tensor *g = node->op->flags & AJI_OP_ELEMENTWISE ? aji_sum_to(g_in[i], &node->in_meta[i]) : g_in[i];
+        status = g ? add_gradient(s, place(s, node->in[i]), g) : aj_ctx_status(s->ctx);
+    }
+    return status;
+}
+
+static aj_status visit(aji_sweep *s, int64_t i) {
+    aji_node *node = aji_sweep_node(s, i);
+    aj_tensor **g_out = s->grads + s->first[i];
+    bool arrived = is_comm(node);
+    for (int k = 0; k < node->n_out; k++)
+        arrived = arrived || g_out[k];
+    if (!s->visit[i] || !arrived)
+        return AJ_OK;
+    size_t n_arrays = (size_t)(2 * node->n_in + node->n_out), bytes = n_arrays * sizeof(aj_tensor *) + (size_t)node->n_in;
+    void *block = aji_alloc(s->ctx, bytes);
+    aj_scope *scope = block ? aj_scope_begin(s->ctx) : NULL;
+    aj_status status = AJ_ERR_MEMORY;
+    if (scope) {
+        aj_tensor **arrays = block;
+        status = call_vjp(s, node, g_out, arrays, (bool *)(arrays + n_arrays));
+        aj_status ended = aj_scope_end(scope);
+        status = status == AJ_OK ? ended : status;
+    }
+    aji_free(s->ctx, block, bytes);
+    for (int k = 0; k < node->n_out; k++)
+        if (!s->captured[s->first[i] + k])
+            aj_release(&g_out[k]);
+    return status;
+}
+
+/* ---- results ---- */
+
+/* New handles in the current scope, linked like the collected gradients. */
+static aj_status hand_out(aji_sweep *s) {
+    const aji_sweep_spec *spec = s->spec;
+    for (int i = 0; i < spec->n_in; i++) {
+        aj_tensor **sum = place(s, aji_tensor_edge(spec->ins[i]));
+        spec->grads[i] = sum && *sum ? alias(*sum) : aji_zeros_like(spec->ins[i]);
+        if (!spec->grads[i])
+            return aj_ctx_status(s->ctx);
+    }
+    return AJ_OK;
+}
+
+/* Add to the parameters: all, or none if an addition fails. */
+static aj_status commit(aji_sweep *s) {
+    for (int64_t i = 0; i < s->n_leaves; i++) {
+        collected *c = &s->leaves[i];
+        if (!c->grad || !c->leaf->grad)
+            continue;
+        aj_tensor *before = aji_tensor_wrap(aji_value_retain(c->leaf->grad), "backward");
+        if (!before || add_gradient(s, &c->grad, before) != AJ_OK)
+            return aj_ctx_status(s->ctx);
+    }
+    for (int64_t i = 0; i < s->n_leaves; i++) {
+        collected *c = &s->leaves[i];
+        if (!c->grad)
+            continue;
+        aji_value_release(c->leaf->grad);
+        c->leaf->grad = aji_value_retain(aji_tensor_value(c->grad, "backward"));
+    }
+    return AJ_OK;
+}
+
+/* ---- the sweep ---- */
+
+static aj_status open_sweep(aji_sweep *s) {
+    s->first = aji_alloc(s->ctx, (size_t)(s->n + 1) * sizeof(*s->first));
+    if (!s->first)
+        return AJ_ERR_MEMORY;
+    s->first[0] = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        s->first[i + 1] = s->first[i] + aji_sweep_node(s, i)->n_out;
+        s->communicates = s->communicates || is_comm(aji_sweep_node(s, i));
+    }
+    size_t outputs = (size_t)s->first[s->n];
+    s->visit = aji_calloc(s->ctx, (size_t)s->n);
+    s->grads = aji_calloc(s->ctx, outputs * sizeof(*s->grads));
+    s->captured = aji_calloc(s->ctx, outputs);
+    return s->visit && s->grads && s->captured ? AJ_OK : AJ_ERR_MEMORY;
+}
+
+static void close_sweep(aji_sweep *s) {
+    for (int64_t i = 0; s->grads && i < s->first[s->n]; i++)
+        aj_release(&s->grads[i]);
+    for (int64_t i = s->n_leaves - 1; i >= 0; i--) {
+        collected *c = &s->leaves[i];
+        aj_release(&c->grad);
+        c->leaf->sweep = c->outer;
+        c->leaf->slot = c->outer_slot;
+        aji_link_release(&c->leaf->link);
+    }
+    size_t outputs = s->first ? (size_t)s->first[s->n] : 0;
+    aji_free(s->ctx, s->leaves, (size_t)s->leaves_capacity * sizeof(*s->leaves));
+    aji_free(s->ctx, s->captured, outputs);
+    aji_free(s->ctx, s->grads, outputs * sizeof(*s->grads));
+    aji_free(s->ctx, s->visit, (size_t)s->n);
+    aji_free(s->ctx, s->first, (size_t)(s->n + 1) * sizeof(*s->first));
+}
+
+static aj_status visit_all(aji_sweep *s) {
+    aj_status status = capture(s);
+    if (status == AJ_OK)
+        status = mark_wanted(s);
+    if (status == AJ_OK && (s->spec->flags & AJ_REACHED))
+        status = mark_reached(s);
+    if (status == AJ_OK)
+        status = seed_roots(s);
+    if (status != AJ_OK)
+        return status;
+    const aji_comm_hooks *comm = s->communicates ? &s->ag->comm : NULL;
+    if (comm && (status = comm->sweep_begin(s->ctx, s)) != AJ_OK)
+        return status;
+    for (int64_t i = s->n - 1; i >= 0 && status == AJ_OK; i--)
+        status = visit(s, i);
+    return comm ? comm->sweep_end(s->ctx, s, status) : status;
+}
+
+static aj_status run_in_scope(aji_sweep *s) {
+    aj_scope *scope = aj_scope_begin(s->ctx);
+    if (!scope)
+        return AJ_ERR_MEMORY;
+    aj_status status = open_sweep(s);
+    if (status == AJ_OK)
+        status = visit_all(s);
+    if (status == AJ_OK)
+        status = s->spec->grads ? hand_out(s) : commit(s);
+    for (int i = 0; s->spec->grads && i < s->spec->n_in; i++)
+        if (status == AJ_OK)
+            aj_scope_return(scope, s->spec->grads[i]);
+        else
+            s->spec->grads[i] = NULL; /* the scope frees it */
+    close_sweep(s);
+    aj_status ended = aj_scope_end(scope);
+    return status == AJ_OK ? ended : status;
+}
+
+static aj_status check_pair(aj_ctx *ctx, const char *op, const char *what, int k, aj_tensor *t, aj_tensor *like) {
+    char a[160], b[160];
+    if (!t)
+        return aj_raise(ctx, AJ_ERR_ARG, "%s: %s %d is NULL; expected a tensor", op, what, k);
+    aj_status status = aj_tensor_ctx(t) != ctx ? AJ_ERR_CONTEXT : AJ_OK;
+    if (status != AJ_OK)
+        return aj_raise(ctx, status, "%s: %s %d belongs to another context", op, what, k);
+    if (!aji_dtype_is_float(aj_tensor_dtype(t)))
+        return aj_raise(ctx, AJ_ERR_DTYPE, "%s: %s %d is %s; expected f64 or f32", op, what, k,
+                        aj_dtype_name(aj_tensor_dtype(t)));
+    if (!like)
+        return AJ_OK;
+    const aji_meta *m = aji_tensor_meta(t), *l = aji_tensor_meta(like);
+    if (!aji_same_shape(m, l))
+        return aj_raise(ctx, AJ_ERR_SHAPE, "%s: %s %d has shape %s; expected %s", op, what, k,
+                        aji_shape_text(m->ndim, m->shape, a), aji_shape_text(l->ndim, l->shape, b));
+    if (m->dtype != l->dtype)
+        return aj_raise(ctx, AJ_ERR_DTYPE, "%s: %s %d is %s; expected %s", op, what, k, aj_dtype_name(m->dtype),
+                        aj_dtype_name(l->dtype));
+    return AJ_OK;
+}
+
+static aj_status check_spec(aj_ctx *ctx, const char *op, const aji_sweep_spec *spec) {
+    aji_autograd *ag = aji_autograd_of(ctx);
+    if (!ag || !ag->recording)
+        return aj_raise(ctx, AJ_ERR_STATE, "%s: there is no recording; expected one begun with aj_record_begin and not ended",
+                        op);
+    aj_status status = aji_refuse_open_request(ctx, op);
+    if (status == AJ_OK && (spec->n_out < 0 || spec->n_in < 0))
+        status = aj_raise(ctx, AJ_ERR_ARG, "%s: %d roots and %d inputs; expected counts >= 0", op, spec->n_out, spec->n_in);
+    if (status == AJ_OK && ((spec->n_out > 0 && !spec->outs) || (spec->n_in > 0 && (!spec->ins || !spec->grads))))
+        status = aj_raise(ctx, AJ_ERR_ARG, "%s: an array is NULL; expected one for %d roots and %d inputs", op, spec->n_out,
+                          spec->n_in);
+    for (int k = 0; k < spec->n_out && status == AJ_OK; k++) {
+        status = check_pair(ctx, op, "root", k, spec->outs[k], NULL);
+        if (status == AJ_OK && spec->seeds && spec->seeds[k])
+            status = check_pair(ctx, op, "seed", k, spec->seeds[k], spec->outs[k]);
+        if (status == AJ_OK && spec->seeds && spec->seeds[k] && aji_tensor_consumer(spec->seeds[k]))
+            status = aji_check_operand(ctx, "backward", spec->seeds[k]);
+    }
+    for (int i = 0; i < spec->n_in && status == AJ_OK; i++)
+        status = check_pair(ctx, op, "input", i, spec->ins[i], NULL);
+    return status;
+}
+
+aj_status aji_gate_recording(aj_ctx *ctx) {
+    const aji_autograd *ag = aji_autograd_of(ctx);
+    if (aj_ctx_status(ctx) != AJ_OK && ag && ag->recording && ag->recording->n_comm > 0)
+        ag->comm.gate(ctx, NULL);
+    return aj_ctx_status(ctx);
+}
+
+aj_status aji_sweep_run(aj_ctx *ctx, const char *op, const aji_sweep_spec *spec) {
+    for (int i = 0; spec->grads && i < spec->n_in; i++)
+        spec->grads[i] = NULL;
+    aj_status status = aj_ctx_status(ctx);
+    if (status == AJ_OK)
+        status = check_spec(ctx, op, spec);
+    aji_autograd *ag = aji_autograd_of(ctx);
+    aji_recording *r = ag ? ag->recording : NULL;
+    if (status == AJ_OK) {
+        aji_sweep s = {.ctx = ctx, .ag = ag, .spec = spec, .recording = r, .from = spec->from, .n = r->n - spec->from};
+        bool stopped = r->stopped;
+        int no_grad = ag->no_grad;
+        int64_t before = r->n;
+        ag->no_grad = aji_sweep_creates_graph(&s) ? 0 : 1;
+        r->stopped = false;
+        ag->sweeps++;
+        status = run_in_scope(&s);
+        ag->sweeps--;
+        r->stopped = stopped;
+        ag->no_grad = no_grad;
+        if (status != AJ_OK)
+            aji_recording_truncate(ctx, before);
+    }
+    return status == AJ_OK ? AJ_OK : aji_gate_recording(ctx);
+}

@@ -1,0 +1,263 @@
+/*
+ * Communicators: duplicates of the user's, cached through an attribute on it, freed when no rank needs them any more.
+ */
+#include <sched.h>
+#include <stdlib.h>
+
+#include "mpi/comm_internal.h"
+
+/* ---- creation ---- */
+
+static int cores(void) {
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > 0 ? n : 1;
+}
+
+/* Processes of the job on this machine: the launcher knows those outside the communicator too. */
+static int local_ranks(MPI_Comm comm) {
+    static const char *const variables[] = {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"};
+    int n = 1;
+    MPI_Comm local;
+    if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) == MPI_SUCCESS) {
+        MPI_Comm_size(local, &n);
+        MPI_Comm_free(&local);
+    }
+    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
+        const char *text = getenv(variables[i]);
+        int told = text ? atoi(text) : 0;
+        n = told > n ? told : n;
+    }
+    return n;
+}
+
+/* All ranks must wait alike, and all must have got this far. */
+static aj_status agree_at_creation(aj_comm *comm, aj_status mine) {
+    int in[2] = {local_ranks(comm->words) > cores(), mine != AJ_OK}, out[2] = {0, 0};
+    int code = MPI_Allreduce(in, out, 2, MPI_INT, MPI_MAX, comm->words);
+    comm->yields = out[0];
+    if (mine == AJ_OK && code == MPI_SUCCESS && out[1])
+        return aj_raise(comm->ctx, AJ_ERR_PEER,
+                        "aj_comm_create: another rank failed to create this communicator; its message is on that rank");
+    return mine != AJ_OK ? mine : aji_mpi_check(comm->ctx, "aj_comm_create", code);
+}
+
+static aj_status duplicate(aj_comm *comm, MPI_Comm user) {
+    MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint};
+    for (int i = 0; i < 3; i++) {
+        int code = MPI_Comm_dup(user, duplicates[i]);
+        if (code != MPI_SUCCESS)
+            return aji_mpi_check(comm->ctx, "aj_comm_create", code);
+        MPI_Comm_set_errhandler(*duplicates[i], MPI_ERRORS_RETURN);
+    }
+    MPI_Comm_rank(comm->words, &comm->rank);
+    MPI_Comm_size(comm->words, &comm->size);
+    return AJ_OK;
+}
+
+static aj_comm *comm_new(aji_mpi *mpi) {
+    aj_comm *comm = aji_calloc(mpi->ctx, sizeof(*comm));
+    if (!comm)
+        return NULL;
+    comm->ctx = mpi->ctx;
+    comm->handles = 1;
+    comm->rank = MPI_PROC_NULL;
+    comm->forward = comm->adjoint = comm->words = comm->user = MPI_COMM_NULL;
+    aj_comm **end = &mpi->comms;
+    while (*end)
+        end = &(*end)->next;
+    *end = comm;
+    aji_ctx_count(mpi->ctx, AJ_STAT_COMMS, 1);
+    return comm;
+}
+
+/* The communicator made from this one before, if it is still there: the same on every rank. */
+static aj_comm *cached(const aji_mpi *mpi, MPI_Comm user) {
+    void *value = NULL;
+    int found = 0;
+    MPI_Comm_get_attr(user, mpi->comm_key, &value, &found);
+    return found ? value : NULL;
+}
+
+/* This rank could not even allocate: take part in what the others do, so that they learn of it. */
+static void fail_with_others(aj_ctx *ctx, MPI_Comm user) {
+    aj_comm stand_in = {.ctx = ctx, .forward = MPI_COMM_NULL, .adjoint = MPI_COMM_NULL, .words = MPI_COMM_NULL};
+    duplicate(&stand_in, user);
+    agree_at_creation(&stand_in, AJ_ERR_MEMORY);
+    MPI_Comm_free(&stand_in.words);
+    MPI_Comm_free(&stand_in.forward);
+    MPI_Comm_free(&stand_in.adjoint);
+}
+
+aj_comm *aj_comm_create(aj_ctx *ctx, MPI_Comm user) {
+    static const char op[] = "aj_comm_create";
+    if (!ctx)
+        return NULL;
+    aj_status status = aji_mpi_attach(ctx, op);
+    if (status == AJ_ERR_STATE || status == AJ_ERR_MPI)
+        return NULL;
+    int inter = 0;
+    if (user != MPI_COMM_NULL)
+        MPI_Comm_test_inter(user, &inter);
+    if (inter) {
+        aj_raise(ctx, AJ_ERR_ARG,
+                 "%s: the communicator is an intercommunicator; expected an intracommunicator (see MPI_Intercomm_merge)", op);
+        return NULL;
+    }
+    aji_mpi *mpi = aji_mpi_of(ctx);
+    aj_comm *comm = mpi && user != MPI_COMM_NULL ? cached(mpi, user) : NULL;
+    if (comm) {
+        comm->handles++;
+        return comm;
+    }
+    comm = mpi ? comm_new(mpi) : NULL;
+    if (user == MPI_COMM_NULL)
+        return comm;
+    if (!comm) {
+        fail_with_others(ctx, user);
+        return NULL;
+    }
+    status = duplicate(comm, user);
+    if (status == AJ_OK)
+        status = agree_at_creation(comm, AJ_OK);
+    if (status == AJ_OK)
+        status = aji_mpi_check(ctx, op, MPI_Comm_set_attr(user, mpi->comm_key, comm));
+    if (status != AJ_OK) {
+        aji_comm_free(comm);
+        return NULL;
+    }
+    comm->user = user;
+    mpi->last = comm;
+    return comm;
+}
+
+/* ---- references and the end ---- */
+
+void aji_comm_retain(aj_comm *comm) {
+    comm->nodes++;
+}
+
+void aji_comm_release(aj_comm *comm) {
+    comm->nodes--; /* freeing the duplicates is collective: a later aj_comm_destroy does it */
+}
+
+void aji_comm_free(aj_comm *comm) {
+    aji_mpi *mpi = aji_mpi_of(comm->ctx);
+    if (!mpi->finalized) {
+        if (comm->user != MPI_COMM_NULL)
+            MPI_Comm_delete_attr(comm->user, mpi->comm_key);
+        MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint};
+        for (int i = 0; i < 3; i++)
+            if (*duplicates[i] != MPI_COMM_NULL)
+                MPI_Comm_free(duplicates[i]);
+    }
+    aj_comm **at = &mpi->comms;
+    while (*at != comm)
+        at = &(*at)->next;
+    *at = comm->next;
+    if (mpi->last == comm)
+        mpi->last = NULL;
+    aji_ctx_count(comm->ctx, AJ_STAT_COMMS, -1);
+    aji_free(comm->ctx, comm, sizeof(*comm));
+}
+
+/* Are all ranks of comm in this group? */
+static bool is_within(const aj_comm *comm, MPI_Group here) {
+    MPI_Group group;
+    MPI_Comm_group(comm->words, &group);
+    bool within = true;
+    for (int rank = 0; rank < comm->size && within; rank++) {
+        int there = MPI_UNDEFINED;
+        MPI_Group_translate_ranks(group, 1, &rank, here, &there);
+        within = there != MPI_UNDEFINED;
+    }
+    MPI_Group_free(&group);
+    return within;
+}
+
+/* Free the duplicates that no rank needs any more: of this communicator and of those, destroyed earlier, whose ranks are all here. */
+static void free_unused(aji_mpi *mpi, const aj_comm *destroyed) {
+    MPI_Group here;
+    MPI_Comm_group(destroyed->words, &here);
+    for (aj_comm *comm = mpi->comms, *next; comm; comm = next) {
+        next = comm->next;
+        if (comm->handles > 0 || comm->size == 0 || (comm != destroyed && !is_within(comm, here)))
+            continue;
+        int in_use = comm->nodes > 0;
+        if (comm->size > 1)
+            aji_mpi_allreduce(comm, comm->words, MPI_IN_PLACE, &in_use, 1, MPI_INT, MPI_MAX);
+        if (!in_use)
+            aji_comm_free(comm);
+    }
+    MPI_Group_free(&here);
+}
+
+static void refuse_open_messages(aji_mpi *mpi, const aj_comm *comm) {
+    for (aj_request *r = mpi->open; r; r = r->next) {
+        if (r->message->comm != comm)
+            continue;
+        char text[160];
+        aji_request_describe(r->message, text);
+        aj_raise(mpi->ctx, AJ_ERR_STATE, "aj_comm_destroy: a request was never waited for: %s; expected an aj_wait for each",
+                 text);
+        return;
+    }
+}
+
+/* All ranks are here, so every send has been received, or never will be. */
+static void refuse_lost_sends(aji_mpi *mpi, aj_comm *comm) {
+    int lost = !aji_message_drain(mpi, comm, aji_ctx_grace(mpi->ctx));
+    if (lost) {
+        aj_raise(
+            mpi->ctx, AJ_ERR_STATE,
+            "aj_comm_destroy: a message was sent on this communicator that nobody received; expected a receive for each send");
+        aji_message_abandon(mpi, comm);
+    }
+    int any = lost;
+    if (comm->size > 1)
+        aji_mpi_allreduce(comm, comm->words, MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX);
+    if (any && !lost)
+        aj_raise(mpi->ctx, AJ_ERR_PEER,
+                 "aj_comm_destroy: another rank sent a message that nobody received; its message is on that rank");
+}
+
+void aj_comm_destroy(aj_comm **at) {
+    if (!at || !*at)
+        return;
+    aj_comm *comm = *at;
+    *at = NULL;
+    aji_mpi *mpi = aji_mpi_of(comm->ctx);
+    if (mpi->finalized || comm->size == 0) {
+        if (--comm->handles == 0 && comm->nodes == 0)
+            aji_comm_free(comm);
+        return;
+    }
+    if (comm->handles == 1)
+        refuse_open_messages(mpi, comm);
+    aji_close_round(comm);
+    if (--comm->handles == 0 && aj_ctx_status(comm->ctx) == AJ_OK)
+        refuse_lost_sends(mpi, comm);
+    free_unused(mpi, comm);
+}
+
+/* ---- getters ---- */
+
+int aj_comm_rank(const aj_comm *comm) {
+    return comm ? comm->rank : -1;
+}
+
+int aj_comm_size(const aj_comm *comm) {
+    return comm ? comm->size : 0;
+}
+
+MPI_Comm aj_comm_mpi(const aj_comm *comm) {
+    return comm ? comm->forward : MPI_COMM_NULL;
+}
+
+aj_ctx *aj_comm_ctx(const aj_comm *comm) {
+    return comm ? comm->ctx : NULL;
+}
+
+MPI_Comm aji_channel(const aj_comm *comm) {
+    return aji_in_sweep(comm->ctx) ? comm->adjoint : comm->forward;
+}

@@ -1,0 +1,157 @@
+/*
+ * The communication layer: communicators, waiting, the error rule across ranks, messages and their adjoint streams.
+ */
+#ifndef AJI_COMM_INTERNAL_H
+#define AJI_COMM_INTERNAL_H
+
+#include "adjoin/comm.h"
+#include "autograd/autograd_internal.h"
+
+/* A communicator of the library: duplicates of the user's, cached per context and user communicator. */
+struct aj_comm {
+    aj_ctx *ctx;
+    aj_comm *next;      /* all of a context, in order of creation */
+    int handles, nodes; /* references: by the user (create, destroy), by nodes and messages */
+    int rank, size;
+    bool yields;                      /* ranks outnumber cores somewhere: agreed over all ranks at creation */
+    MPI_Comm forward, adjoint, words; /* for the user's traffic, for adjoints, for the library's own words */
+    MPI_Comm user;                    /* MPI_COMM_NULL once the user has freed it */
+    int64_t agreed;                   /* the error episode that all ranks know of, 0: none */
+};
+
+typedef struct aji_message aji_message;
+
+/* The state of a context's communication. */
+typedef struct aji_mpi {
+    aji_layer layer; /* first */
+    aj_ctx *ctx;
+    int self_key, comm_key; /* attributes: on MPI_COMM_SELF (MPI_Finalize), on the user's communicators (the cache) */
+    bool finalized;
+    aj_comm *comms, *last;  /* last: used most recently */
+    aj_request *open;       /* not yet waited for, the newest first */
+    aji_message *in_flight; /* sends that MPI has not finished with, the oldest first */
+    aji_message **in_flight_end;
+    char text[160]; /* describes a request for the layer below */
+} aji_mpi;
+
+/* state.c */
+aji_mpi *aji_mpi_of(const aj_ctx *ctx); /* NULL: no communicator was ever made */
+aj_status aji_mpi_attach(aj_ctx *ctx, const char *op);
+
+/* comm.c */
+void aji_comm_retain(aj_comm *comm);
+void aji_comm_release(aj_comm *comm);
+void aji_comm_free(aj_comm *comm);         /* the duplicates and the struct, unconditionally */
+MPI_Comm aji_channel(const aj_comm *comm); /* forward, or inside a sweep adjoint */
+
+/* wait.c */
+/* Wait for a nonblocking operation: spins, and yields the core where ranks outnumber cores. seconds < 0: for ever. Returns MPI's code; sets
+ * *done to whether it completed. */
+int aji_mpi_wait(bool yields, MPI_Request *request, MPI_Status *status, double seconds, bool *done);
+aj_status aji_mpi_check(aj_ctx *ctx, const char *op, int code); /* AJ_OK, or AJ_ERR_MPI raised with MPI's own text */
+
+/* counts.c: MPI calls with int64 counts, waiting as the communicator has agreed; return MPI's code */
+MPI_Datatype aji_mpi_type(aj_dtype dtype);
+int aji_mpi_allreduce(const aj_comm *comm, MPI_Comm on, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op);
+int aji_mpi_reduce(const aj_comm *comm, MPI_Comm on, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op,
+                   int root);
+int aji_mpi_bcast(const aj_comm *comm, MPI_Comm on, void *data, int64_t n, MPI_Datatype type, int root);
+int aji_mpi_allgather(const aj_comm *comm, MPI_Comm on, const void *in, void *out, int64_t n, MPI_Datatype type);
+int aji_mpi_barrier(const aj_comm *comm, MPI_Comm on);
+int aji_mpi_isend(MPI_Comm on, const void *data, int64_t n, MPI_Datatype type, int dest, int tag, MPI_Request *request);
+int aji_mpi_irecv(MPI_Comm on, void *data, int64_t n, MPI_Datatype type, int source, int tag, MPI_Request *request);
+int aji_mpi_get_count(const MPI_Status *status, MPI_Datatype type, int64_t *n);
+
+/* errors.c: docs/errors.md */
+/* This rank is in error and would communicate: if all ranks come here, return; else end the job with the message. comm NULL: the one used last. */
+void aji_gate(aj_ctx *ctx, aj_comm *comm);
+/* The round of aj_comm_destroy: waits for all; an error that some ranks have and others do not ends the job. */
+void aji_close_round(aj_comm *comm);
+
+/* apply.c: entry of the communication operations */
+/* One operand, one result. NULL with an error; the rank has been through the gate then. */
+aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm);
+aj_status aji_check_root(aji_call *c, int root);
+aj_status aji_check_reduction(aji_call *c, MPI_Op op);
+/* Contiguous host memory of an operand: a reference of its own, to be released. NULL raised. */
+aji_value *aji_to_host(aji_value *v);
+/* Make the result from host memory: takes over v, moves it to the call's device, sets c->y[0]. v NULL: raised already. */
+aj_status aji_from_host(aji_call *c, aji_value *v);
+aji_value *aji_new_on_host(aji_call *c);   /* like the result, contents undefined */
+aj_status aji_return_operand(aji_call *c); /* y = x */
+
+aj_status aji_forward_allreduce(aji_call *c); /* ops/allreduce.c: y_r = sum_k x_k */
+
+/* message.c: point-to-point */
+/* What the two ends of a stream must remember of a message; shared by its request, its nodes, and the list of sends in flight. */
+struct aji_message {
+    int refs;
+    aj_comm *comm;
+    bool is_send;
+    int peer, tag;  /* as given; of a receive, as resolved when it has completed */
+    int64_t count;  /* elements transferred */
+    const char *op; /* "aj_isend" */
+    MPI_Request request;
+    aji_value *data; /* send: what MPI reads; receive: what MPI writes. NULL when done, or for MPI_PROC_NULL */
+    aji_meta meta;   /* of a send: what its gradient will be like, and where */
+    aj_device device;
+    bool adjoint;      /* sent by a sweep */
+    aji_message *next; /* in flight */
+    /* during a sweep: the neighbours in its stream, in order of the forward starts, and how far its adjoint is */
+    aji_message *later, *earlier;
+    bool adjoint_started; /* gradient receive posted, or gradient send started */
+    aj_request *gradient; /* of a send: the gradient on its way home */
+    aj_tensor *kept;      /* of a receive: a gradient that waits for its turn */
+};
+typedef struct aji_message_attr {
+    aji_message *message;
+} aji_message_attr;
+typedef struct aji_wait_attr {
+    aji_message *message;
+    aji_value *buffer; /* of a receive: for the entries that the message does not reach */
+} aji_wait_attr;
+aji_message *aji_message_new(aj_comm *comm, const char *op, bool is_send, int peer, int tag);
+void aji_message_release(aji_message *m);
+void aji_message_attr_free(aj_ctx *ctx, void *attr);
+aj_status aji_message_check(aji_call *c); /* infer: peer and tag in range; result like the operand */
+aj_status aji_message_start_send(aji_message *m, aji_value *x);
+aj_status aji_message_start_recv(aji_message *m, aji_value *buffer);
+/* Wait for a receive; y = buffer's shape, the first entries from the message. */
+aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value **y);
+void aji_message_let_go(aji_message *m); /* a started send: MPI may finish with it when it likes */
+void aji_message_progress(aji_mpi *mpi); /* forget sends that are done */
+bool aji_message_drain(aji_mpi *mpi, const aj_comm *comm,
+                       double seconds);                      /* wait for the sends of comm (NULL: all); false: some remain */
+void aji_message_wait_adjoints(aji_mpi *mpi);                /* wait for the gradients that sweeps have sent */
+void aji_message_abandon(aji_mpi *mpi, const aj_comm *comm); /* cancel what is in flight on comm (NULL: all) */
+
+/* stream.c: the pairing rule for adjoint messages */
+aj_status aji_streams_begin(aj_ctx *ctx, aji_sweep *sweep);
+aj_status aji_streams_end(aj_ctx *ctx, aji_sweep *sweep, aj_status status);
+aj_status aji_post_gradient(aji_message *m);  /* of a send: post the receive for its gradient, after those of later starts */
+aj_tensor *aji_wait_gradient(aji_message *m); /* what came home */
+/* Send the gradient of what was received, g, home in its turn, and give what is left for the buffer: NULL for zero. */
+aj_status aji_return_gradient(aji_message *m, aj_tensor *g, aj_tensor **left);
+
+/* request.c */
+struct aj_request {
+    unsigned magic;
+    aj_ctx *ctx;
+    aj_request *next;
+    aji_message *message;
+    aj_tensor *handle; /* its tensor: linked to the start's node; kept. NULL when spent */
+    aji_value *buffer; /* of a receive */
+    int64_t recording; /* the one it started in */
+    aj_scope *scope;   /* valid until it ends; NULL: that has ended while the request was open */
+    bool spent;
+};
+const char *aji_open_request(aj_ctx *ctx);
+void aji_request_scope_end(aj_ctx *ctx, aj_scope *scope, aj_request **spent);
+void aji_request_free(aj_request *r);
+void aji_request_describe(const aji_message *m, char text[160]);
+
+#define AJI_OP(name) extern const aji_op aji_op_##name;
+#include "mpi/ops.def"
+#undef AJI_OP
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * The error rule across ranks. A rank in error does not communicate, and must not leave the others waiting for it.
+ *
+ * Everything rests on one round on the communicator's own `words` duplicate, an all-reduce that every kind of caller joins: a rank in error that would
+ * communicate (the gate), aj_agree, aj_comm_destroy. A rank in error waits for the others a grace time only. If they all come, everyone knows who is
+ * in error; if not, they are waiting in some other call for this rank, and the job ends with its message.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "mpi/comm_internal.h"
+
+typedef enum caller { GATE, AGREE, CLOSE } caller;
+
+/* What a round tells; -1: no rank is in error. */
+typedef struct outcome {
+    int first;          /* the lowest rank in error */
+    bool all, agreeing; /* all are in error; some called aj_agree */
+} outcome;
+
+typedef struct words {
+    int status;
+    char message[4096];
+} words;
+
+static int64_t episode(const aj_ctx *ctx) {
+    return aji_ctx_error_epoch(ctx) + 1;
+}
+
+static bool is_known(const aj_comm *comm) {
+    return comm->agreed == episode(comm->ctx);
+}
+
+static void end_job(aj_comm *comm) {
+    aji_ctx_log(comm->ctx, "adjoin: rank %d is in error, and not all other ranks are: the job ends. %s", comm->rank,
+                aj_ctx_error(comm->ctx));
+    fflush(stderr);
+    MPI_Abort(comm->words, 1);
+}
+
+static outcome run_round(aj_comm *comm, caller who) {
+    bool failed = aj_ctx_status(comm->ctx) != AJ_OK;
+    int mine[3] = {failed ? comm->size - comm->rank : 0, !failed, who == AGREE}, all[3] = {0, 0, 0};
+    MPI_Request request;
+    bool done = false;
+    int code = MPI_Iallreduce(mine, all, 3, MPI_INT, MPI_MAX, comm->words, &request);
+    if (code == MPI_SUCCESS)
+        code = aji_mpi_wait(true, &request, MPI_STATUS_IGNORE, failed ? aji_ctx_grace(comm->ctx) : -1, &done);
+    if (code != MPI_SUCCESS)
+        aji_mpi_check(comm->ctx, "adjoin: agreeing on errors", code);
+    if (!done)
+        end_job(comm);
+    return (outcome){.first = all[0] ? comm->size - all[0] : -1, .all = !all[1], .agreeing = all[2]};
+}
+
+/* The first failing rank's status and message, to everyone. */
+static aj_status share_message(aj_comm *comm, int first) {
+    words w = {0};
+    if (comm->rank == first) {
+        w.status = (int)aj_ctx_status(comm->ctx);
+        snprintf(w.message, sizeof(w.message), "%s", aj_ctx_error(comm->ctx));
+    }
+    MPI_Request request;
+    int code = MPI_Ibcast(&w, (int)sizeof(w), MPI_BYTE, first, comm->words, &request);
+    if (code == MPI_SUCCESS)
+        code = aji_mpi_wait(true, &request, MPI_STATUS_IGNORE, -1, NULL);
+    if (aji_mpi_check(comm->ctx, "aj_agree", code) != AJ_OK)
+        return AJ_ERR_MPI;
+    if (aj_ctx_status(comm->ctx) == AJ_OK)
+        aj_raise(comm->ctx, (aj_status)w.status, "aj_agree: rank %d is in error: %s", first, w.message);
+    return (aj_status)w.status;
+}
+
+void aji_gate(aj_ctx *ctx, aj_comm *comm) {
+    aji_mpi *mpi = aji_mpi_of(ctx);
+    if (!comm && mpi)
+        comm = mpi->last;
+    if (!comm || comm->size <= 1 || mpi->finalized || aj_ctx_status(ctx) == AJ_OK || is_known(comm))
+        return;
+    outcome o = run_round(comm, GATE);
+    if (o.agreeing)
+        share_message(comm, o.first);
+    else if (!o.all)
+        end_job(comm); /* the others are closing the communicator and know of no error */
+    comm->agreed = episode(ctx);
+}
+
+void aji_close_round(aj_comm *comm) {
+    bool failed = aj_ctx_status(comm->ctx) != AJ_OK;
+    if (comm->size <= 1 || (failed && is_known(comm)))
+        return;
+    outcome o = run_round(comm, CLOSE);
+    if (o.agreeing)
+        share_message(comm, o.first);
+    else if (o.first >= 0 && !o.all && failed)
+        end_job(comm);
+    if (o.first >= 0)
+        comm->agreed = episode(comm->ctx);
+}
+
+aj_status aj_agree(aj_comm *comm) {
+    if (!comm)
+        return AJ_ERR_ARG;
+    aji_mpi_of(comm->ctx)->last = comm;
+    if (comm->size <= 1)
+        return aj_ctx_status(comm->ctx);
+    outcome o = run_round(comm, AGREE);
+    if (o.first < 0)
+        return AJ_OK;
+    aj_status status = share_message(comm, o.first);
+    comm->agreed = episode(comm->ctx);
+    return status;
+}

@@ -1,0 +1,211 @@
+/*
+ * Messages: starting, finishing, and the sends that MPI has not finished with. Sends never block: a value never changes, so the library holds a share of
+ * it for as long as MPI reads it.
+ */
+#include "mpi/comm_internal.h"
+
+aji_message *aji_message_new(aj_comm *comm, const char *op, bool is_send, int peer, int tag) {
+    aji_message *m = aji_calloc(comm->ctx, sizeof(*m));
+    if (!m)
+        return NULL;
+    *m = (aji_message){
+        .refs = 1, .comm = comm, .is_send = is_send, .peer = peer, .tag = tag, .op = op, .request = MPI_REQUEST_NULL};
+    if (comm->size == 0)
+        m->peer = MPI_PROC_NULL; /* nobody there */
+    aji_comm_retain(comm);
+    return m;
+}
+
+void aji_message_release(aji_message *m) {
+    if (!m || --m->refs > 0)
+        return;
+    aj_ctx *ctx = m->comm->ctx;
+    aj_release(&m->kept);
+    aji_value_release(m->data);
+    aji_comm_release(m->comm);
+    aji_free(ctx, m, sizeof(*m));
+}
+
+void aji_message_attr_free(aj_ctx *ctx, void *attr) {
+    (void)ctx;
+    aji_message_release(((aji_message_attr *)attr)->message);
+}
+
+static int largest_tag(const aj_comm *comm) {
+    int found = 0, *value = NULL;
+    if (comm->size > 0)
+        MPI_Comm_get_attr(comm->forward, MPI_TAG_UB, &value, &found);
+    return found ? *value : 32767; /* what MPI guarantees */
+}
+
+aj_status aji_message_check(aji_call *c) {
+    const aji_message *m = ((const aji_message_attr *)c->attr)->message;
+    c->out_meta[0] = c->in_meta[0];
+    bool any_peer = m->peer == MPI_PROC_NULL || (!m->is_send && m->peer == MPI_ANY_SOURCE);
+    if (!any_peer && (m->peer < 0 || m->peer >= m->comm->size))
+        return aj_raise(c->ctx, AJ_ERR_ARG, "aj_%s: %s %d is out of range; expected 0 ... %d%s or MPI_PROC_NULL", c->op->name,
+                        m->is_send ? "destination" : "source", m->peer, m->comm->size - 1, m->is_send ? "" : ", MPI_ANY_SOURCE");
+    int largest = largest_tag(m->comm);
+    bool any_tag = !m->is_send && m->tag == MPI_ANY_TAG;
+    if (!any_tag && (m->tag < 0 || m->tag > largest))
+        return aj_raise(c->ctx, AJ_ERR_ARG, "aj_%s: tag %d is out of range; expected 0 ... %d%s", c->op->name, m->tag, largest,
+                        m->is_send ? "" : " or MPI_ANY_TAG");
+    return AJ_OK;
+}
+
+aj_status aji_message_start_send(aji_message *m, aji_value *x) {
+    m->count = aji_meta_numel(&x->meta);
+    m->meta = x->meta;
+    m->device = x->device;
+    m->adjoint = aji_in_sweep(x->ctx);
+    if (m->peer == MPI_PROC_NULL)
+        return AJ_OK;
+    aj_ctx *ctx = x->ctx;
+    /* Borrowed memory may be given back before the message has gone. */
+    m->data = aji_is_host(x->device) && aji_value_is_borrowed(x) ? aji_value_copy(x) : aji_to_host(x);
+    if (!m->data)
+        return aj_ctx_status(ctx);
+    return aji_mpi_check(ctx, m->op,
+                         aji_mpi_isend(aji_channel(m->comm), aji_value_data(m->data), m->count, aji_mpi_type(x->meta.dtype),
+                                       m->peer, m->tag, &m->request));
+}
+
+aj_status aji_message_start_recv(aji_message *m, aji_value *buffer) {
+    if (m->peer == MPI_PROC_NULL)
+        return AJ_OK;
+    aj_ctx *ctx = buffer->ctx;
+    m->data = aji_value_new(ctx, aj_cpu(ctx), &buffer->meta);
+    if (!m->data)
+        return aj_ctx_status(ctx);
+    return aji_mpi_check(ctx, m->op,
+                         aji_mpi_irecv(aji_channel(m->comm), aji_value_data(m->data), aji_meta_numel(&buffer->meta),
+                                       aji_mpi_type(buffer->meta.dtype), m->peer, m->tag, &m->request));
+}
+
+/* Entries from number `from` on, as a flat view of a contiguous value. */
+static aji_value *tail(aji_value *v, int64_t from) {
+    aji_meta flat = {.dtype = v->meta.dtype, .ndim = 1, .shape = {aji_meta_numel(&v->meta) - from}};
+    return aji_value_view(v, &flat, (int64_t[]){1}, v->offset + from);
+}
+
+/* What the message did not reach keeps the buffer's numbers. */
+static aj_status fill_tail(aji_value *y, aji_value *buffer, int64_t from) {
+    aji_value *old = aji_to_host(buffer);
+    aji_value *src = old ? tail(old, from) : NULL, *dst = src ? tail(y, from) : NULL;
+    aj_status status = dst ? aji_do_copy("recv", src, dst) : aj_ctx_status(y->ctx);
+    aji_value_release(dst);
+    aji_value_release(src);
+    aji_value_release(old);
+    return status;
+}
+
+aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value **y) {
+    aj_ctx *ctx = buffer->ctx;
+    if (m->peer == MPI_PROC_NULL) { /* MPICH 4.0.2's status names rank 0 as the source here: it is not asked */
+        *y = aji_value_retain(buffer);
+        return AJ_OK;
+    }
+    MPI_Status status;
+    int64_t numel = aji_meta_numel(&buffer->meta);
+    aj_status result = aji_mpi_check(ctx, m->op, aji_mpi_wait(m->comm->yields, &m->request, &status, -1, NULL));
+    if (result == AJ_OK)
+        result = aji_mpi_check(ctx, m->op, aji_mpi_get_count(&status, aji_mpi_type(buffer->meta.dtype), &m->count));
+    if (result == AJ_OK && m->count < 0)
+        result = aj_raise(ctx, AJ_ERR_DTYPE,
+                          "%s: the message from %d, tag %d, is not a whole number of %s elements; expected the sender's dtype",
+                          m->op, status.MPI_SOURCE, status.MPI_TAG, aj_dtype_name(buffer->meta.dtype));
+    if (result == AJ_OK && m->count < numel)
+        result = fill_tail(m->data, buffer, m->count);
+    if (result != AJ_OK)
+        return result;
+    m->peer = status.MPI_SOURCE;
+    m->tag = status.MPI_TAG;
+    *y = aji_value_on(m->data, buffer->device);
+    aji_value_release(m->data);
+    m->data = NULL;
+    return *y ? AJ_OK : aj_ctx_status(ctx);
+}
+
+/* ---- sends in flight ---- */
+
+void aji_message_let_go(aji_message *m) {
+    if (m->peer == MPI_PROC_NULL)
+        return;
+    aji_mpi *mpi = aji_mpi_of(m->comm->ctx);
+    m->refs++;
+    m->next = NULL;
+    *mpi->in_flight_end = m;
+    mpi->in_flight_end = &m->next;
+}
+
+/* Take the message at *at off the list, done or given up. */
+static void remove_at(aji_mpi *mpi, aji_message **at) {
+    aji_message *m = *at;
+    *at = m->next;
+    if (mpi->in_flight_end == &m->next)
+        mpi->in_flight_end = at;
+    aji_value_release(m->data);
+    m->data = NULL;
+    aji_message_release(m);
+}
+
+static bool is_done(aji_message *m) {
+    int flag = 0;
+    return MPI_Test(&m->request, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS || flag;
+}
+
+void aji_message_progress(aji_mpi *mpi) {
+    enum { AT_ONCE = 8 }; /* a bounded look: the oldest go first */
+    aji_message **at = &mpi->in_flight;
+    for (int i = 0; *at && i < AT_ONCE; i++) {
+        if (is_done(*at))
+            remove_at(mpi, at);
+        else
+            at = &(*at)->next;
+    }
+}
+
+bool aji_message_drain(aji_mpi *mpi, const aj_comm *comm, double seconds) {
+    double end = MPI_Wtime() + seconds;
+    for (;;) {
+        bool some = false;
+        for (aji_message **at = &mpi->in_flight; *at;) {
+            bool mine = !comm || (*at)->comm == comm;
+            if (mine && is_done(*at)) {
+                remove_at(mpi, at);
+                continue;
+            }
+            some = some || mine;
+            at = &(*at)->next;
+        }
+        if (!some || MPI_Wtime() > end)
+            return !some;
+    }
+}
+
+void aji_message_wait_adjoints(aji_mpi *mpi) {
+    for (aji_message **at = &mpi->in_flight; *at;) {
+        aji_message *m = *at;
+        if (!m->adjoint) {
+            at = &m->next;
+            continue;
+        }
+        aji_mpi_check(mpi->ctx, "adjoin: sending a gradient",
+                      aji_mpi_wait(m->comm->yields, &m->request, MPI_STATUS_IGNORE, -1, NULL));
+        remove_at(mpi, at);
+    }
+}
+
+void aji_message_abandon(aji_mpi *mpi, const aj_comm *comm) {
+    for (aji_message **at = &mpi->in_flight; *at;) {
+        if (comm && (*at)->comm != comm) {
+            at = &(*at)->next;
+            continue;
+        }
+        if (!mpi->finalized && (*at)->request != MPI_REQUEST_NULL) {
+            MPI_Cancel(&(*at)->request);
+            MPI_Request_free(&(*at)->request);
+        }
+        remove_at(mpi, at);
+    }
+}

@@ -1,0 +1,27 @@
+/* Barrier: waits until all ranks have come; so does its adjoint. */
+#include "mpi/comm_internal.h"
+
+static aj_status forward(aji_call *c) {
+    if (c->comm->size <= 1)
+        return AJ_OK;
+    return aji_mpi_check(c->ctx, "aj_barrier", aji_mpi_barrier(c->comm, aji_channel(c->comm)));
+}
+
+static aj_status vjp(aji_call *c) {
+    return aj_barrier(c->comm);
+}
+
+const aji_op aji_op_barrier = {
+    .name = "barrier",
+    .maths = "adjoint: a barrier",
+    .flags = AJI_OP_COMM,
+    .forward = forward,
+    .vjp = vjp,
+};
+
+aj_status aj_barrier(aj_comm *comm) {
+    if (!comm)
+        return AJ_ERR_ARG;
+    aji_mpi_of(comm->ctx)->last = comm;
+    return aji_apply(&aji_op_barrier, comm, comm->ctx, NULL, 0, NULL, 0, NULL);
+}

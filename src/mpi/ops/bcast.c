@@ -1,0 +1,68 @@
+/* Bcast: y_r = x_root. Its transpose is a reduction to the root: gx_root = sum_r g_r, zero elsewhere. */
+#include "mpi/comm_internal.h"
+
+typedef struct attr {
+    int root;
+} attr;
+
+static aj_status infer(aji_call *c) {
+    return aji_check_root(c, ((const attr *)c->attr)->root);
+}
+
+static aj_status forward(aji_call *c) {
+    const attr *a = c->attr;
+    if (c->comm->size == 0)
+        return aji_return_operand(c);
+    bool is_root = c->comm->rank == a->root;
+    /* The root's own numbers are the result; elsewhere x is memory at most, if the caller gave it up. */
+    bool reuse = !is_root && aji_is_host(c->device) && aji_may_overwrite(c);
+    aji_value *y = is_root ? aji_to_host(c->x[0]) : reuse ? aji_value_retain(c->x[0]) : aji_new_on_host(c);
+    if (!y)
+        return aj_ctx_status(c->ctx);
+    aj_status status = aji_mpi_check(c->ctx, "aj_bcast",
+                                     aji_mpi_bcast(c->comm, aji_channel(c->comm), aji_value_data(y), aji_meta_numel(&y->meta),
+                                                   aji_mpi_type(y->meta.dtype), a->root));
+    if (status == AJ_OK && is_root) {
+        aji_value_release(y);
+        return aji_return_operand(c);
+    }
+    if (status == AJ_OK)
+        return aji_from_host(c, y);
+    aji_value_release(y);
+    return status;
+}
+
+static aj_status vjp(aji_call *c) {
+    const attr *a = c->attr;
+    c->g_in[0] = aj_reduce(c->g_out[0], MPI_SUM, a->root, c->comm);
+    return AJ_OK;
+}
+
+const aji_op aji_op_bcast = {
+    .name = "bcast",
+    .maths = "y_r = x_root; gx_root = sum_r g_r, 0 elsewhere",
+    .flags = AJI_OP_COMM,
+    .attr_size = sizeof(attr),
+    .infer = infer,
+    .forward = forward,
+    .vjp = vjp,
+};
+const aji_op aji_op_bcast_inplace = {
+    .name = "bcast_inplace",
+    .maths = "y_r = x_root; gx_root = sum_r g_r, 0 elsewhere; consumes x",
+    .flags = AJI_OP_COMM | AJI_OP_CONSUMES,
+    .attr_size = sizeof(attr),
+    .infer = infer,
+    .forward = forward,
+    .vjp = vjp,
+};
+
+aj_tensor *aj_bcast(aj_tensor *x, int root, aj_comm *comm) {
+    attr a = {root};
+    return aji_comm_apply(&aji_op_bcast, &a, x, comm);
+}
+
+aj_tensor *aj_bcast_inplace(aj_tensor *x, int root, aj_comm *comm) {
+    attr a = {root};
+    return aji_comm_apply(&aji_op_bcast_inplace, &a, x, comm);
+}

@@ -1,0 +1,120 @@
+/*
+ * All memory of a context, through one caching pool: fresh pages cost more than the arithmetic on them, and nodes and handles come and go by the
+ * thousand. A block belongs to a size class (four to each power of two) and goes to its class' free list when freed. Sizes are passed at free, so
+ * that blocks carry no header.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/tensor_private.h"
+
+#define ALIGNMENT 64
+
+#if defined(__SANITIZE_ADDRESS__)
+#define POOL_HIDES_ERRORS 1 /* a cached block would hide a use after free */
+#else
+#define POOL_HIDES_ERRORS 0
+#endif
+
+/* The class of a size, and the size that blocks of that class have. */
+static int size_class(size_t bytes, size_t *block) {
+    if (bytes <= ALIGNMENT) {
+        *block = ALIGNMENT;
+        return 0;
+    }
+    int log2 = 63 - __builtin_clzll((unsigned long long)(bytes - 1)); /* 2^log2 < bytes <= 2^(log2+1) */
+    size_t quarter = (size_t)1 << (log2 - 2);
+    int k = (int)((bytes - 1) / quarter) - 3; /* 1 ... 4 quarters above 2^log2 */
+    *block = ((size_t)1 << log2) + (size_t)k * quarter;
+    *block = (*block + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return (log2 - 6) * 4 + k;
+}
+
+static bool is_cached(const aj_ctx *ctx) {
+    return !POOL_HIDES_ERRORS && !ctx->opts.disable_pool;
+}
+
+static void *allocate(aj_ctx *ctx, size_t block) {
+    ctx->stat[AJ_STAT_ALLOCATIONS]++;
+    return ctx->opts.alloc(block, ALIGNMENT, ctx->opts.alloc_user);
+}
+
+void *aji_alloc(aj_ctx *ctx, size_t bytes) {
+    if (bytes > SIZE_MAX / 4) {
+        aj_raise(ctx, AJ_ERR_MEMORY, "adjoin: %zu bytes are more than a process can address", bytes);
+        return NULL;
+    }
+    size_t block;
+    int class = size_class(bytes, &block);
+    void *memory = is_cached(ctx) ? ctx->pool.free_list[class] : NULL;
+    if (memory) {
+        memcpy(&ctx->pool.free_list[class], memory, sizeof(void *));
+        ctx->stat[AJ_STAT_CACHED_BYTES] -= (int64_t)block;
+        return memory;
+    }
+    memory = allocate(ctx, block);
+    if (!memory && ctx->stat[AJ_STAT_CACHED_BYTES] > 0) {
+        aji_pool_flush(ctx);
+        memory = allocate(ctx, block);
+    }
+    if (!memory)
+        aj_raise(ctx, AJ_ERR_MEMORY, "adjoin: out of memory: the allocator refused %zu bytes (%lld bytes of tensors are alive)",
+                 block, (long long)ctx->stat[AJ_STAT_LIVE_BYTES]);
+    return memory;
+}
+
+void *aji_calloc(aj_ctx *ctx, size_t bytes) {
+    void *memory = aji_alloc(ctx, bytes);
+    return memory ? memset(memory, 0, bytes) : NULL;
+}
+
+void aji_free(aj_ctx *ctx, void *memory, size_t bytes) {
+    if (!memory)
+        return;
+    size_t block;
+    int class = size_class(bytes, &block);
+    if (!is_cached(ctx)) {
+        ctx->opts.free(memory, block, ctx->opts.alloc_user);
+        return;
+    }
+    memcpy(memory, &ctx->pool.free_list[class], sizeof(void *));
+    ctx->pool.free_list[class] = memory;
+    ctx->stat[AJ_STAT_CACHED_BYTES] += (int64_t)block;
+}
+
+static size_t class_size(int class) {
+    if (class == 0)
+        return ALIGNMENT;
+    int log2 = (class - 1) / 4 + 6, k = (class - 1) % 4 + 1;
+    size_t block = ((size_t)1 << log2) + (size_t)k * ((size_t)1 << (log2 - 2));
+    return (block + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+void aji_pool_flush(aj_ctx *ctx) {
+    for (int class = 0; class < AJI_POOL_CLASSES; class ++) {
+        size_t block = class_size(class);
+        for (void *memory = ctx->pool.free_list[class], *next; memory; memory = next) {
+            memcpy(&next, memory, sizeof(void *));
+            ctx->opts.free(memory, block, ctx->opts.alloc_user);
+        }
+        ctx->pool.free_list[class] = NULL;
+    }
+    ctx->stat[AJ_STAT_CACHED_BYTES] = 0;
+}
+
+aj_status aji_grow(aj_ctx *ctx, void **items, int64_t *capacity, int64_t wanted, size_t size) {
+    if (wanted <= *capacity)
+        return AJ_OK;
+    int64_t larger = *capacity + *capacity / 2 + 8;
+    if (larger < wanted)
+        larger = wanted;
+    void *memory = aji_alloc(ctx, (size_t)larger * size);
+    if (!memory)
+        return AJ_ERR_MEMORY;
+    if (*items)
+        memcpy(memory, *items, (size_t)*capacity * size);
+    aji_free(ctx, *items, (size_t)*capacity * size);
+    *items = memory;
+    *capacity = larger;
+    return AJ_OK;
+}

@@ -1,0 +1,207 @@
+/*
+ * The tensor layer as the layers above see it: values, the device table, programs of elementwise steps, memory, errors.
+ * struct aj_tensor and struct aj_ctx stay private to this folder (tensor_private.h).
+ */
+#ifndef AJI_TENSOR_INTERNAL_H
+#define AJI_TENSOR_INTERNAL_H
+
+#include "adjoin/device.h"
+#include "adjoin/tensor.h"
+
+/* ---- memory (pool.c): every allocation of the library. The size is given again at free, so blocks carry no header. ---- */
+void *aji_alloc(aj_ctx *ctx, size_t bytes);  /* contents undefined, 64-byte aligned; NULL with AJ_ERR_MEMORY raised */
+void *aji_calloc(aj_ctx *ctx, size_t bytes); /* the same, all bytes zero */
+void aji_free(aj_ctx *ctx, void *memory, size_t bytes); /* NULL is fine */
+/* Grow an array: *items holds *capacity elements of size bytes; after success it holds at least `wanted`. */
+aj_status aji_grow(aj_ctx *ctx, void **items, int64_t *capacity, int64_t wanted, size_t size);
+
+/* ---- errors (error.c) ---- */
+const char *aji_shape_text(int ndim, const int64_t *shape, char text[160]); /* "(3, 4)"; returns text */
+bool aji_dtype_is_float(aj_dtype dtype);
+bool aji_dtype_valid(aj_dtype dtype);
+
+/* ---- what a tensor is like ---- */
+typedef struct aji_meta {
+    aj_dtype dtype;
+    int ndim;
+    int64_t shape[AJ_MAX_NDIM];
+} aji_meta;
+
+int64_t aji_meta_numel(const aji_meta *meta);
+/* Fill in meta after checking dtype, ndim, extents and their product; raises AJ_ERR_ARG or AJ_ERR_SHAPE naming op. */
+aj_status aji_meta_set(aj_ctx *ctx, const char *op, aji_meta *meta, aj_dtype dtype, int ndim, const int64_t *shape);
+bool aji_same_shape(const aji_meta *a, const aji_meta *b);
+/* NumPy's rule: out = the shape to which all n broadcast; raises AJ_ERR_SHAPE naming op and both shapes. Does not touch out->dtype. */
+aj_status aji_broadcast_shape(aj_ctx *ctx, const char *op, int n, const aji_meta *const *in, aji_meta *out);
+/* Negative axes count from the end; raises AJ_ERR_ARG naming op, the axis and the range. */
+aj_status aji_normalize_axis(aj_ctx *ctx, const char *op, int ndim, int *axis);
+
+/* ---- values: counted, immutable once shared; strided windows on a counted storage ---- */
+typedef struct aji_storage aji_storage;
+typedef struct aji_value {
+    int refs;
+    aj_ctx *ctx;
+    aj_device device;
+    aji_meta meta;
+    int64_t strides[AJ_MAX_NDIM]; /* in elements; 0 on broadcast axes, negative on flipped ones */
+    int64_t offset;               /* in elements, from the storage's begin to the entry with all indices 0 */
+    aji_storage *storage;
+} aji_value;
+
+aji_value *aji_value_new(aj_ctx *ctx, aj_device device, const aji_meta *meta); /* contiguous, contents undefined; NULL raised */
+aji_value *aji_value_retain(aji_value *v);
+void aji_value_release(aji_value *v); /* NULL is fine */
+/* A window on v's storage with other shape, strides and offset; retains the storage. */
+aji_value *aji_value_view(aji_value *v, const aji_meta *meta, const int64_t *strides, int64_t offset);
+aji_value *aji_value_broadcast(aji_value *v, const aji_meta *shape); /* a view with stride 0 where v broadcasts */
+bool aji_value_is_contiguous(const aji_value *v);
+aji_value *aji_value_contiguous(aji_value *v); /* v itself, retained, or a contiguous copy */
+aji_value *aji_value_copy(aji_value *v);       /* always a contiguous copy of its own */
+/* v with another shape of the same numel: a view where the strides allow it, else a copy. */
+aji_value *aji_value_reshape(aji_value *v, const aji_meta *meta);
+/* v may be overwritten: the caller holds the only reference to it and to its storage, it is contiguous, and the memory is the library's own. */
+bool aji_value_exclusive(const aji_value *v);
+bool aji_value_is_borrowed(const aji_value *v); /* on user memory that may be given back at any time */
+/* One number, broadcast to a shape with stride 0: no memory for zeros. */
+aji_value *aji_value_full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value);
+/* A contiguous copy on a device, or v itself, retained, if it is there and contiguous. */
+aji_value *aji_value_on(aji_value *v, aj_device device);
+/* First element's address. Only for device code, and for host code when the device is the CPU (aji_is_host). */
+void *aji_value_data(const aji_value *v);
+bool aji_is_host(aj_device device);
+
+/* ---- handles (handle.c) ---- */
+/* What a handle depends on: the first member of a graph node. Counted; the autograd layer fills in free. */
+typedef struct aji_link {
+    int refs;
+    void (*free)(struct aji_link *link);
+} aji_link;
+
+/* In this section operations are named without the prefix aj_: messages add it. */
+/* The one accessor to the numbers: computes them if they are pending. Borrowed. NULL raised (consumed: names the consumer and user). */
+aji_value *aji_tensor_value(aj_tensor *t, const char *user);
+const aji_meta *aji_tensor_meta(const aj_tensor *t);
+/* A new handle of the current scope on v; takes over the caller's reference to v, also on failure. by: the operation, a constant string. */
+aj_tensor *aji_tensor_wrap(aji_value *v, const char *by);
+aji_link *aji_tensor_link(const aj_tensor *t, int *out); /* what it depends on; NULL: a constant. Borrowed */
+void aji_tensor_set_link(aj_tensor *t, aji_link *link, int out); /* retains link, releases the old one */
+void aji_link_retain(aji_link *link);
+void aji_link_release(aji_link *link);
+void aji_tensor_set_value(aj_tensor *t, aji_value *v); /* takes over the reference; for parameters */
+/* Forbid t as an operand from now on. Returns its value, the handle's own reference handed to the caller; NULL raised. */
+aji_value *aji_tensor_consume(aj_tensor *t, const char *consumer);
+void aji_tensor_unconsume(aj_tensor *t, aji_value *v); /* whole again; takes over the reference */
+const char *aji_tensor_consumer(const aj_tensor *t);   /* NULL if t may be used */
+const char *aji_tensor_made_by(const aj_tensor *t);
+/* Check an operand: raises AJ_ERR_CONTEXT (another context), AJ_ERR_STATE (consumed). t not NULL. */
+aj_status aji_check_operand(aj_ctx *ctx, const char *op, aj_tensor *t);
+/* The context of the first operand that is not NULL. Raises AJ_ERR_ARG there if another one is NULL (position named). NULL: do not go on. */
+aj_ctx *aji_ctx_of(const char *op, int n, aj_tensor *const *t);
+
+/* ---- what the layers above hang on a context (context.c) ---- */
+typedef enum aji_slot { AJI_SLOT_AUTOGRAD = 0, AJI_SLOT_MPI = 1, AJI_N_SLOTS = 2 } aji_slot;
+typedef struct aji_layer { /* first member of a layer's state */
+    void (*scope_mark)(aj_ctx *ctx, void *mark);          /* called at scope begin with 32 bytes of room; may be NULL */
+    void (*scope_restore)(aj_ctx *ctx, const void *mark, aj_scope *scope); /* at scope end, before the handles go; may be NULL */
+    bool (*destroy)(aj_ctx *ctx);                         /* at context destroy; upper layers first. Returns true if something leaked */
+} aji_layer;
+aji_layer *aji_ctx_layer(const aj_ctx *ctx, aji_slot slot); /* NULL: not attached yet */
+void aji_ctx_set_layer(aj_ctx *ctx, aji_slot slot, aji_layer *layer);
+void aji_ctx_count(aj_ctx *ctx, aj_stat which, int64_t delta); /* NODES, REQUESTS, COMMS */
+void aji_ctx_set_rank(aj_ctx *ctx, int rank);                  /* for error messages */
+double aji_ctx_grace(const aj_ctx *ctx);
+void aji_ctx_log(aj_ctx *ctx, const char *format, ...) AJ_PRINTF(2, 3); /* one line to the log callback */
+int64_t aji_ctx_error_epoch(const aj_ctx *ctx); /* counts clear_error calls: tells one error episode from the next */
+aj_scope *aji_ctx_scope(const aj_ctx *ctx);       /* the innermost open scope */
+aj_scope *aji_scope_parent(const aj_scope *scope);
+aj_ctx *aji_scope_ctx(const aj_scope *scope);
+void *aji_scope_mark(aj_scope *scope, aji_slot slot);           /* the room that scope_mark was given */
+
+/* ---- elementwise programs: run by the one executor ---- */
+/* A program works on registers of one block each. Registers 0 ... n_in-1 are the inputs; a step writes register `dst`, a fresh one or one
+ * that is not read any more. Types are per step: all operands of a step have type `dtype`; comparisons write u8; CAST reads `from`. WHERE reads u8, dtype, dtype. */
+typedef enum aji_opcode {
+#define AJI_UNARY(name, ...) AJI_STEP_##name,
+#define AJI_FLOAT_UNARY(name, ...) AJI_STEP_##name,
+#define AJI_BINARY(name, ...) AJI_STEP_##name,
+#define AJI_FLOAT_BINARY(name, ...) AJI_STEP_##name,
+#define AJI_COMPARE(name, ...) AJI_STEP_##name,
+#define AJI_IMMEDIATE(name, ...) AJI_STEP_##name,
+#define AJI_FLOAT_IMMEDIATE(name, ...) AJI_STEP_##name,
+#define AJI_SPECIAL(name) AJI_STEP_##name,
+#include "tensor/steps.def"
+    AJI_N_STEPS
+} aji_opcode;
+
+#define AJI_MAX_STEPS 64
+#define AJI_MAX_INPUTS 16
+#define AJI_MAX_REGISTERS 32
+#define AJI_MAX_OUTPUTS 8
+
+typedef struct aji_step {
+    aji_opcode opcode;
+    aj_dtype dtype, from;
+    int dst, src[3];
+    double imm[2]; /* scalar operands: SCALE, ADD_SCALAR, POW_SCALAR: imm[0]; CLAMP: imm[0] <= y <= imm[1] */
+} aji_step;
+
+typedef struct aji_program {
+    int n_in, n_out, n_steps;
+    aji_step steps[AJI_MAX_STEPS];
+    int out[AJI_MAX_OUTPUTS]; /* the register of each output */
+} aji_program;
+
+/* Does this step exist for this dtype? */
+bool aji_step_supports(aji_opcode opcode, aj_dtype dtype);
+
+/* ---- the device table. Inputs may be strided and broadcast; outputs are allocated by the caller. All raise their own errors.
+ * An empty slot is AJ_ERR_UNSUPPORTED naming operation, dtype and device, raised by the aji_do_* functions below. ---- */
+typedef enum aji_reduction { AJI_SUM, AJI_PROD, AJI_MAX, AJI_MIN, AJI_ARGMAX, AJI_ARGMIN } aji_reduction;
+
+typedef struct aji_device_table {
+    const char *name;
+    void *(*alloc)(aj_ctx *ctx, size_t bytes); /* NULL raised */
+    void (*free)(aj_ctx *ctx, void *memory, size_t bytes);
+    aj_status (*upload)(aj_ctx *ctx, void *device_memory, const void *host, size_t bytes);
+    aj_status (*download)(aj_ctx *ctx, void *host, const void *device_memory, size_t bytes);
+    /* dst = src, same shape and dtype, any strides on both (dst without overlaps) */
+    aj_status (*copy)(aj_ctx *ctx, const aji_value *src, const aji_value *dst);
+    /* out[k] = program(in...): inputs broadcast to the outputs' common shape; outputs are contiguous */
+    aj_status (*run)(aj_ctx *ctx, const aji_program *program, const aji_value *const *in, const aji_value *const *out);
+    /* out = reduction of x over the axes whose bit is set; out is contiguous with extent 1 on those axes. MAX, MIN: NaN wins. ARG*: one axis, first
+     * occurrence, i64. f32 accumulates in f64, integers in i64. MAX, MIN, ARG* over an empty axis: the caller has checked. */
+    aj_status (*reduce)(aj_ctx *ctx, aji_reduction kind, const aji_value *x, unsigned axes, const aji_value *out);
+    aj_status (*cumsum)(aj_ctx *ctx, const aji_value *x, int axis, const aji_value *out); /* out like x, contiguous */
+    /* out[a, j, b] = x[a, index[j], b]: x seen as (before, extent, after) around axis; index i64 or i32, flat; negative counts from the end; raises
+     * AJ_ERR_ARG naming op and the bad index */
+    aj_status (*take)(aj_ctx *ctx, const char *op, const aji_value *x, int axis, const aji_value *index, const aji_value *out);
+    /* out[a, index[j], b] += value[a, j, b], in order of j; out is contiguous and already holds x */
+    aj_status (*scatter_add)(aj_ctx *ctx, const char *op, const aji_value *value, int axis, const aji_value *index, const aji_value *out);
+    /* out[..., m, n] = a[..., m, k] b[..., k, n]; batch extents are equal (broadcast by strides). Any strides. out contiguous */
+    aj_status (*matmul)(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out);
+    /* out[..., n, k] = a[..., n, n]^-1 b[..., n, k]; AJ_ERR_NUMERIC if singular */
+    aj_status (*solve)(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out);
+    aj_status (*cholesky)(aj_ctx *ctx, const aji_value *a, const aji_value *out); /* lower; reads the lower triangle; AJ_ERR_NUMERIC if not positive definite */
+    aj_status (*logdet)(aj_ctx *ctx, const aji_value *a, const aji_value *out);   /* log |det a|, out[...] without the last two axes */
+    aj_status (*wait)(aj_ctx *ctx);                                               /* all earlier work has finished */
+} aji_device_table;
+
+struct aji_device {
+    const aji_device_table *table;
+    aj_ctx *ctx;
+};
+extern const aji_device_table aji_cpu_table, aji_test_table;
+
+/* Call a slot of v's device (device.c): op names the caller's operation for the error of an empty slot. */
+aj_status aji_do_copy(const char *op, const aji_value *src, const aji_value *dst);
+aj_status aji_do_run(const char *op, const aji_program *program, const aji_value *const *in, const aji_value *const *out);
+aj_status aji_do_reduce(const char *op, aji_reduction kind, const aji_value *x, unsigned axes, const aji_value *out);
+aj_status aji_do_cumsum(const char *op, const aji_value *x, int axis, const aji_value *out);
+aj_status aji_do_take(const char *op, const aji_value *x, int axis, const aji_value *index, const aji_value *out);
+aj_status aji_do_scatter_add(const char *op, const aji_value *value, int axis, const aji_value *index, const aji_value *out);
+aj_status aji_do_matmul(const char *op, const aji_value *a, const aji_value *b, const aji_value *out);
+aj_status aji_do_solve(const char *op, const aji_value *a, const aji_value *b, const aji_value *out);
+aj_status aji_do_cholesky(const char *op, const aji_value *a, const aji_value *out);
+aj_status aji_do_logdet(const char *op, const aji_value *a, const aji_value *out);
+
+#endif

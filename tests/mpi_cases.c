@@ -1,0 +1,631 @@
+/*
+ * Small programs whose gradients are known, one for each way in which an adjoint of a communication goes wrong. Results are compared for
+ * equality where the numbers are whole.
+ */
+#include "mpi_common.h"
+
+/* A parameter of one or more given numbers. */
+#define PARAM(...)                                                                                                               \
+    aj_param(aj_from_data(ctx, AJ_F64, AJ_SHAPE((int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double))),                    \
+                          (const double[]){__VA_ARGS__}))
+#define CONSTANT(...)                                                                                                            \
+    aj_from_data(ctx, AJ_F64, AJ_SHAPE((int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double))),                             \
+                 (const double[]){__VA_ARGS__})
+#define CHECK_GRAD(param, ...)                                                                                                   \
+    CHECK_VALUES(aj_grad(param), (int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), ((const double[]){__VA_ARGS__}), 0)
+
+static aj_tensor *zeros(int64_t n) {
+    return aj_zeros(ctx, AJ_F64, AJ_SHAPE(n));
+}
+
+static int left(void) {
+    return left_of(rank_id, rank_count);
+}
+
+static int right(void) {
+    return right_of(rank_id, rank_count);
+}
+
+static void record(void) {
+    CHECK_INT(aj_record_begin(ctx), AJ_OK);
+}
+
+/* Gradient of the sum over ranks of loss; ends the recording. */
+static void backward(aj_tensor *loss) {
+    CHECK_MSG(aj_backward(ctx, loss, NULL) == AJ_OK, "aj_backward: %s", aj_ctx_error(ctx));
+}
+
+/* ---- collectives ---- */
+
+/* L_r = (r + 1) allreduce(x): a seed that differs by rank. */
+static void ar_seed(void) {
+    open_world();
+    aj_tensor *x = PARAM(2.0 + rank_id);
+    record();
+    backward(aj_scale(aj_allreduce(x, MPI_SUM, world), rank_id + 1));
+    CHECK_GRAD(x, rank_count * (rank_count + 1) / 2.0);
+    aj_release(&x);
+    close_world();
+}
+
+/* z = 2x + bcast(b, 0): an operand beside a communication must not lose its gradient. */
+static void sibling(void) {
+    open_world();
+    aj_tensor *x = PARAM(3, 4), *b = PARAM(5, 6);
+    record();
+    aj_tensor *z = aj_add(aj_scale(x, 2), aj_bcast(b, 0, world));
+    backward(aj_sum(aj_mul(z, CONSTANT(1, 2))));
+    CHECK_GRAD(x, 2, 4);
+    CHECK_GRAD(b, rank_id == 0 ? rank_count : 0, rank_id == 0 ? 2 * rank_count : 0);
+    aj_release(&x);
+    aj_release(&b);
+    close_world();
+}
+
+static void allreduce_sum(void) {
+    open_world();
+    aj_tensor *x = vector_param(ctx, 10, 1);
+    record();
+    backward(aj_sum(aj_allreduce(x, MPI_SUM, world)));
+    CHECK_ALL(aj_grad(x), 10, rank_count, 0);
+    aj_release(&x);
+    close_world();
+}
+
+static void bcast_inplace(void) {
+    open_world();
+    aj_tensor *x = vector_param(ctx, 10, 1);
+    record();
+    backward(aj_sum(aj_bcast_inplace(x, 0, world)));
+    CHECK_ALL(aj_grad(x), 10, rank_id == 0 ? rank_count : 0, 0);
+    aj_release(&x);
+    close_world();
+}
+
+static void reduce_inplace(void) {
+    open_world();
+    aj_tensor *x = vector_param(ctx, 10, 1);
+    record();
+    backward(aj_sum(aj_reduce_inplace(x, MPI_SUM, 0, world)));
+    CHECK_ALL(aj_grad(x), 10, 1, 0);
+    aj_release(&x);
+    close_world();
+}
+
+/* x + reduce_inplace(x) is an error on every rank; x is whole again when the recording has gone, and x + reduce(x) is right. */
+static void consumed(void) {
+    open_world();
+    aj_tensor *x = vector_param(ctx, 3, 1);
+    record();
+    aj_tensor *reduced = aj_reduce_inplace(x, MPI_SUM, 0, world);
+    CHECK(reduced != NULL);
+    CHECK(aj_add(x, reduced) == NULL);
+    CHECK_INT(aj_ctx_status(ctx), AJ_ERR_STATE);
+    CHECK_CONTAINS(aj_ctx_error(ctx), "reduce_inplace");
+    aj_ctx_clear_error(ctx);
+    CHECK_INT(aj_record_end(ctx), AJ_OK);
+    record();
+    backward(aj_sum(aj_add(x, aj_reduce(x, MPI_SUM, 0, world))));
+    CHECK_ALL(aj_grad(x), 3, 2, 0);
+    double *wanted = numbers_of(AJ_F64, 1, rank_id, 3);
+    CHECK_VALUES(x, 3, wanted, 0);
+    free(wanted);
+    aj_release(&x);
+    close_world();
+}
+
+/* The seed of rank 0 alone counts for a loss that is one number on all ranks. */
+static void replicated(void) {
+    open_world();
+    aj_tensor *x = PARAM(1.0 + rank_id, 2);
+    record();
+    aj_tensor *loss = aj_sum(aj_allreduce(aj_square(x), MPI_SUM, world));
+    CHECK_INT(aj_backward_replicated(ctx, loss, NULL, world), AJ_OK);
+    CHECK_GRAD(x, 2.0 * (1 + rank_id), 4);
+    aj_zero_grad(x);
+    record();
+    loss = aj_sum(aj_allreduce(aj_square(x), MPI_SUM, world));
+    CHECK_INT(aj_backward_replicated(ctx, loss, aj_scalar(ctx, AJ_F64, rank_id == 0 ? 3 : 1e9), world), AJ_OK);
+    CHECK_GRAD(x, 6.0 * (1 + rank_id), 12);
+    aj_release(&x);
+    close_world();
+}
+
+static void dummies(void) {
+    open_world();
+    aj_tensor *x = vector_param(ctx, 4, 1), *d2 = vector_param(ctx, 3, 2), *d3 = vector_param(ctx, 2, 3);
+    record();
+    aj_tensor *y = aj_join_dummies(aj_allreduce(x, MPI_SUM, world), 2, (aj_tensor *const[]){d2, d3});
+    backward(aj_sum(y));
+    CHECK_ALL(aj_grad(x), 4, rank_count, 0);
+    CHECK_ALL(aj_grad(d2), 3, 0, 0);
+    CHECK_ALL(aj_grad(d3), 2, 0, 0);
+    aj_release(&x);
+    aj_release(&d2);
+    aj_release(&d3);
+    close_world();
+}
+
+/* ---- messages ---- */
+
+/* The naive ring: nothing ties the send to the loss but the messages themselves. */
+static void ring(void) {
+    open_world();
+    aj_tensor *a = PARAM(1.0 + rank_id);
+    record();
+    aj_send(a, right(), 0, world);
+    aj_tensor *b = aj_recv(zeros(1), left(), 0, world);
+    CHECK_NEAR(aj_item(b), left() + 1, 0);
+    backward(aj_add(a, b));
+    CHECK_GRAD(a, 2);
+    aj_release(&a);
+    close_world();
+}
+
+/* A receive buffer that itself needs a gradient gets none for what was overwritten. */
+static void buffer(void) {
+    open_world();
+    aj_tensor *a = PARAM(1.0 + rank_id, 2), *room = PARAM(7, 8);
+    record();
+    aj_tensor *used = aj_square(room); /* an inner node, too */
+    aj_send(a, right(), 0, world);
+    aj_tensor *b = aj_recv(used, left(), 0, world);
+    backward(aj_sum(aj_scale(b, rank_id + 1)));
+    CHECK_GRAD(room, 0, 0);
+    CHECK_GRAD(a, right() + 1, right() + 1);
+    aj_release(&a);
+    aj_release(&room);
+    close_world();
+}
+
+/* What was not received is the buffer's: nothing from MPI_PROC_NULL, and the rest after a short message. */
+static void edge(void) {
+    open_world();
+    aj_tensor *room = PARAM(7, 8, 9), *a = PARAM(1.0 + rank_id, 2);
+    record();
+    aj_tensor *none = aj_recv(aj_scale(room, 2), MPI_PROC_NULL, MPI_ANY_TAG, world);
+    aj_request *request = aj_irecv(aj_scale(room, 3), MPI_PROC_NULL, 1, world);
+    aj_tensor *gone = aj_wait(aj_isend(a, MPI_PROC_NULL, 1, world));
+    aj_send(a, right(), 1, world);
+    aj_tensor *part = aj_recv(aj_scale(room, 5), left(), 1, world);
+    aj_tensor *also_none = aj_wait(request);
+    CHECK_VALUES(none, 3, ((const double[]){14, 16, 18}), 0);
+    CHECK_VALUES(part, 3, ((const double[]){1.0 + left(), 2, 45}), 0);
+    aj_tensor *sum = aj_add(aj_add(none, also_none), aj_mul(part, CONSTANT(100, 1000, 10000)));
+    backward(aj_add(aj_sum(aj_mul(sum, CONSTANT(1, 2, 3))), aj_sum(gone)));
+    CHECK_GRAD(room, 5, 10, 15 + 3 * 5 * 10000);
+    CHECK_GRAD(a, 100 + 1, 2000 + 1);
+    aj_release(&room);
+    aj_release(&a);
+    close_world();
+}
+
+/* The tag of the sender, not of the receiver, belongs to the stream. */
+static void tag_ring(void) {
+    open_world();
+    aj_tensor *a = PARAM(1.0 + rank_id);
+    record();
+    aj_request *in = aj_irecv(zeros(1), left(), 10 + left(), world);
+    aj_send(a, right(), 10 + rank_id, world);
+    aj_tensor *b = aj_wait(in);
+    aj_send(a, left(), 100 + rank_id, world);
+    aj_tensor *c = aj_recv(zeros(1), right(), 100 + right(), world);
+    backward(aj_add(aj_scale(b, rank_id + 1), aj_scale(c, 100 * (rank_id + 1))));
+    CHECK_GRAD(a, (right() + 1) + 100 * (left() + 1));
+    aj_release(&a);
+    close_world();
+}
+
+/* Two messages of one stream, waited for in one order here and in the other there, and weighted differently. */
+static void wait_order(void) {
+    open_world();
+    for (int order = 0; order < 4; order++) {
+        aj_tensor *a = PARAM(1.0 + rank_id), *b = PARAM(10.0 + rank_id);
+        record();
+        aj_request *send_a = aj_isend(a, right(), 0, world), *send_b = aj_isend(b, right(), 0, world);
+        aj_request *recv_a = aj_irecv(zeros(1), left(), 0, world), *recv_b = aj_irecv(zeros(1), left(), 0, world);
+        aj_tensor *got_a = NULL, *got_b = NULL;
+        if (order & 1)
+            got_b = aj_wait(recv_b);
+        got_a = aj_wait(recv_a);
+        if (!got_b)
+            got_b = aj_wait(recv_b);
+        aj_wait(order & 2 ? send_b : send_a);
+        aj_wait(order & 2 ? send_a : send_b);
+        CHECK_NEAR(aj_item(got_a), 1 + left(), 0);
+        CHECK_NEAR(aj_item(got_b), 10 + left(), 0);
+        backward(aj_add(aj_scale(got_a, rank_id + 2), aj_scale(got_b, -5 * (rank_id + 2))));
+        CHECK_GRAD(a, right() + 2);
+        CHECK_GRAD(b, -5 * (right() + 2));
+        aj_release(&a);
+        aj_release(&b);
+    }
+    close_world();
+}
+
+/* Orders in which a blocking send or a narrow matching hangs, to the rank itself and in a ring. */
+static void self_order(int64_t n, int dest, int source, bool started) {
+    aj_scope *scope = aj_scope_begin(ctx);
+    aj_tensor *a = vector_param(ctx, n, 5);
+    record();
+    aj_request *in = started ? aj_irecv(zeros(n), source, 0, world) : NULL;
+    aj_tensor *sent = aj_send(a, dest, 0, world);
+    aj_tensor *received = started ? aj_wait(in) : aj_recv(zeros(n), source, 0, world);
+    double *wanted = numbers_of(AJ_F64, 5, source, n);
+    CHECK_VALUES(received, n, wanted, 0);
+    free(wanted);
+    backward(aj_sum(aj_add(aj_scale(received, rank_id + 1), aj_scale(sent, 50))));
+    CHECK_ALL(aj_grad(a), n, 50 + dest + 1, 0);
+    aj_release(&a);
+    CHECK_INT(aj_scope_end(scope), AJ_OK);
+}
+
+static void self(void) {
+    open_world();
+    for (int64_t n = 10; n <= 100000; n *= 10000)
+        for (int started = 0; started < 2; started++) {
+            self_order(n, rank_id, rank_id, started);
+            self_order(n, right(), left(), started);
+            self_order(n, left(), right(), started);
+        }
+    close_world();
+}
+
+/* Periodic halo with one tag: on two ranks both neighbours are the same one, on one rank they are itself. */
+static void halo_2(void) {
+    open_world();
+    for (int order = 0; order < 2; order++) {
+        aj_tensor *u = PARAM(1.0 + rank_id, 2, 3 + 10.0 * rank_id);
+        record();
+        aj_request *to_left = aj_isend(aj_slice(u, 0, 0, 1, 1), left(), 0, world);
+        aj_request *to_right = aj_isend(aj_slice(u, 0, 2, 3, 1), right(), 0, world);
+        aj_request *from_right = aj_irecv(zeros(1), right(), 0, world);
+        aj_request *from_left = aj_irecv(zeros(1), left(), 0, world);
+        aj_tensor *right_ghost = order ? NULL : aj_wait(from_right), *left_ghost = aj_wait(from_left);
+        if (order)
+            right_ghost = aj_wait(from_right);
+        aj_wait(to_right);
+        aj_wait(to_left);
+        CHECK_NEAR(aj_item(left_ghost), 3 + 10 * left(), 0);
+        CHECK_NEAR(aj_item(right_ghost), 1 + right(), 0);
+        backward(aj_add(aj_sum(aj_scale(left_ghost, 2 + rank_id)), aj_sum(aj_scale(right_ghost, 100 * (2 + rank_id)))));
+        CHECK_GRAD(u, 100 * (2 + left()), 0, 2 + right());
+        aj_release(&u);
+    }
+    close_world();
+}
+
+/* Several messages in flight to receives that take anything: each gradient goes home to the message that came. */
+static void wild(void) {
+    enum { EACH = 3 };
+    open_world();
+    aj_scope *scope = aj_scope_begin(ctx);
+    int slots = EACH * rank_count;
+    aj_tensor *a[EACH], *loss = zeros(1);
+    aj_request **in = malloc((size_t)slots * sizeof *in);
+    double *weight_of = calloc((size_t)(rank_count * slots), sizeof *weight_of); /* [receiver][message]: what it gave each */
+    for (int k = 0; k < EACH; k++)
+        a[k] = PARAM(100.0 * rank_id + k);
+    record();
+    for (int i = 0; i < slots; i++)
+        in[i] = rank_id % 2 && i % 3 == 0 ? NULL
+                                          : aj_irecv(zeros(1), MPI_ANY_SOURCE,
+                                                     i % 2   ? MPI_ANY_TAG
+                                                     : i % 3 ? 1
+                                                             : MPI_ANY_TAG,
+                                                     world);
+    for (int k = 0; k < EACH; k++)
+        for (int to = 0; to < rank_count; to++)
+            aj_send(a[k], (to + rank_id) % rank_count, 1, world);
+    for (int i = slots - 1; i >= 0; i--) {
+        aj_tensor *got = in[i] ? aj_wait(in[i]) : aj_recv(zeros(1), MPI_ANY_SOURCE, MPI_ANY_TAG, world);
+        double weight = number(77, rank_id, i), value = aj_item(got);
+        int message = (int)(value / 100) * EACH + (int)value % 100;
+        if (CHECK_MSG(message >= 0 && message < slots, "received %g", value))
+            weight_of[rank_id * slots + message] += weight;
+        loss = aj_add(loss, aj_scale(got, weight));
+    }
+    backward(loss);
+    world_sums(rank_count * slots, weight_of);
+    for (int k = 0; k < EACH; k++) {
+        double wanted = 0;
+        for (int r = 0; r < rank_count; r++)
+            wanted += weight_of[r * slots + rank_id * EACH + k];
+        CHECK_GRAD(a[k], wanted);
+        aj_release(&a[k]);
+    }
+    free(weight_of);
+    free(in);
+    CHECK_INT(aj_scope_end(scope), AJ_OK);
+    close_world();
+}
+
+/* Ranks that do not use what they got, have nothing to differentiate or no root at all must not keep the others waiting. */
+static void passive(void) {
+    open_world();
+    bool idle = rank_id == rank_count - 1;
+    aj_tensor *a = PARAM(1.0 + rank_id);
+    record();
+    aj_tensor *mine = idle ? aj_detach(a) : a;
+    aj_send(mine, right(), 0, world);
+    aj_tensor *b = aj_recv(zeros(1), left(), 0, world);
+    aj_tensor *total = aj_allreduce(mine, MPI_SUM, world);
+    backward(idle ? aj_scalar(ctx, AJ_F64, 3) : aj_sum(aj_add(aj_scale(b, 10), total)));
+    bool wanted_right = right() != rank_count - 1; /* my message reached one that uses it */
+    CHECK_GRAD(a, idle ? 0 : (wanted_right ? 10 : 0) + rank_count - 1);
+    aj_zero_grad(a);
+    record();
+    total = aj_allreduce(a, MPI_SUM, world);
+    aj_tensor *doubled = aj_scale(total, 2);
+    CHECK_INT(aj_backward_many(ctx, idle ? 0 : 1, &doubled, NULL, 0), AJ_OK); /* a rank without a root */
+    CHECK_GRAD(a, 2 * (rank_count - 1));
+    aj_release(&a);
+    close_world();
+}
+
+/* The graph after aj_record_stop: several gradients, with other roots on other ranks, then backward; nothing is counted twice. */
+static void retained(void) {
+    open_world();
+    aj_tensor *a = PARAM(1.0 + rank_id), *grad = NULL;
+    record();
+    aj_send(a, right(), 0, world);
+    aj_tensor *b = aj_recv(zeros(1), left(), 0, world), *total = aj_allreduce(aj_square(a), MPI_SUM, world);
+    CHECK_INT(aj_record_stop(ctx), AJ_OK);
+    CHECK_INT(aj_grad_of(ctx, 1, &b, NULL, 1, &a, &grad, 0), AJ_OK);
+    CHECK_ALL(grad, 1, 1, 0);
+    CHECK_INT(aj_grad_of(ctx, rank_id == 0, &total, NULL, 1, &a, &grad, 0), AJ_OK); /* a root on rank 0 alone */
+    CHECK_ALL(grad, 1, 2 * (rank_id + 1), 0);
+    CHECK_INT(aj_grad_of(ctx, 1, &b, NULL, rank_id == 0 ? 0 : 1, &a, &grad, 0), AJ_OK); /* rank 0 wants nothing */
+    CHECK_INT(aj_grad_of(ctx, 1, &total, NULL, 1, &a, &grad, AJ_REACHED), AJ_OK);
+    CHECK_ALL(grad, 1, 2 * rank_count * (rank_id + 1), 0);
+    CHECK_GRAD(a, 0);
+    CHECK_INT(aj_backward_many(ctx, 1, &b, NULL, AJ_RETAIN_GRAPH), AJ_OK);
+    backward(total);
+    CHECK_GRAD(a, 1 + 2 * rank_count * (rank_id + 1));
+    aj_release(&a);
+    close_world();
+}
+
+/* The user's communicator, and the library's handle on it, may go before backward. */
+static void freed(void) {
+    open_world();
+    for (int early = 0; early < 2; early++) {
+        MPI_Comm copy;
+        MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+        aj_comm *comm = aj_comm_create(ctx, copy);
+        if (early)
+            MPI_Comm_free(&copy);
+        aj_tensor *a = PARAM(1.0 + rank_id);
+        record();
+        aj_send(a, right(), 0, comm);
+        aj_tensor *b = aj_recv(zeros(1), left(), 0, comm), *total = aj_allreduce(a, MPI_SUM, comm);
+        if (!early)
+            MPI_Comm_free(&copy);
+        aj_comm_destroy(&comm);
+        backward(aj_add(aj_scale(b, rank_id + 1), total));
+        CHECK_GRAD(a, right() + 1 + rank_count);
+        aj_release(&a);
+    }
+    close_world();
+}
+
+/* A communication outside of the recording, by no-grad, passes no gradient and takes no part in backward. */
+static void no_grad(void) {
+    open_world();
+    aj_tensor *a = PARAM(1.0 + rank_id);
+    record();
+    CHECK_INT(aj_no_grad_begin(ctx), AJ_OK);
+    aj_tensor *total = aj_allreduce(a, MPI_SUM, world);
+    aj_send(a, right(), 0, world);
+    aj_tensor *b = aj_recv(zeros(1), left(), 0, world);
+    CHECK_INT(aj_no_grad_end(ctx), AJ_OK);
+    backward(aj_add(aj_mul(a, total), b));
+    CHECK_GRAD(a, rank_count * (rank_count + 1) / 2.0);
+    aj_release(&a);
+    close_world();
+}
+
+/* ---- 10,000,000 doubles where the machine has room for them: the order of starts and waits, with explicit dependencies and without ---- */
+
+enum { ISEND_IRECV, ISEND_RECV, IRECV_SEND, N_ORDERS };
+
+/* The explicit dependencies of a code that encodes them by hand. */
+static aj_tensor *exchange_joined(aj_tensor *x, aj_tensor *room, int order) {
+    if (order == ISEND_IRECV) {
+        aj_request *out = aj_isend(x, right(), 0, world);
+        aj_tensor *handle = aj_request_dummy(out);
+        aj_request *in = aj_irecv(aj_join_dummies(room, 1, &handle), left(), 0, world);
+        aj_tensor *got = aj_wait(aj_request_join_dummies(in, 1, &handle));
+        aj_tensor *sent = aj_wait(aj_request_join_dummies(out, 1, &got));
+        return aj_join_dummies(got, 1, &sent);
+    }
+    if (order == ISEND_RECV) {
+        aj_request *out = aj_isend(x, right(), 0, world);
+        aj_tensor *handle = aj_request_dummy(out);
+        aj_tensor *got = aj_recv(aj_join_dummies(room, 1, &handle), left(), 0, world);
+        aj_tensor *sent = aj_wait(aj_request_join_dummies(out, 1, &got));
+        return aj_join_dummies(got, 1, &sent);
+    }
+    aj_request *in = aj_irecv(room, left(), 0, world);
+    aj_tensor *handle = aj_request_dummy(in);
+    aj_tensor *sent = aj_send(aj_join_dummies(x, 1, &handle), right(), 0, world);
+    return aj_wait(aj_request_join_dummies(in, 1, &sent));
+}
+
+static aj_tensor *exchange_naive(aj_tensor *x, aj_tensor *room, int order) {
+    if (order == ISEND_IRECV) {
+        aj_request *out = aj_isend(x, right(), 0, world), *in = aj_irecv(room, left(), 0, world);
+        aj_wait(out);
+        return aj_wait(in);
+    }
+    if (order == ISEND_RECV) {
+        aj_request *out = aj_isend(x, right(), 0, world);
+        aj_tensor *got = aj_recv(room, left(), 0, world);
+        aj_wait(out);
+        return got;
+    }
+    aj_request *in = aj_irecv(room, left(), 0, world);
+    aj_send(x, right(), 0, world);
+    return aj_wait(in);
+}
+
+static void large(void) {
+    open_world();
+    int64_t n = rank_count <= 2 ? 10000000 : 200000;
+    for (int joined = 0; joined < 2; joined++)
+        for (int order = 0; order < N_ORDERS; order++) {
+            aj_scope *scope = aj_scope_begin(ctx);
+            aj_tensor *x = aj_param(aj_full(ctx, AJ_F64, AJ_SHAPE(n), rank_id + 1));
+            record();
+            aj_tensor *got = joined ? exchange_joined(x, zeros(n), order) : exchange_naive(x, zeros(n), order);
+            backward(aj_sum(aj_scale(got, rank_id)));
+            aj_tensor *wrong = aj_sum(aj_cast(aj_ne(got, aj_scalar(ctx, AJ_F64, left() + 1)), AJ_I64));
+            aj_tensor *astray = aj_sum(aj_cast(aj_ne(aj_grad(x), aj_scalar(ctx, AJ_F64, right())), AJ_I64));
+            CHECK_NEAR(aj_item(wrong), 0, 0);
+            CHECK_NEAR(aj_item(astray), 0, 0);
+            aj_release(&x);
+            CHECK_INT(aj_scope_end(scope), AJ_OK);
+        }
+    close_world();
+}
+
+/* ---- communicators of the user's ---- */
+
+static void check_communicator(MPI_Comm comm) {
+    int rank, size;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    aj_comm *c = aj_comm_create(ctx, comm);
+    CHECK_INT(aj_comm_rank(c), rank);
+    CHECK_INT(aj_comm_size(c), size);
+    aj_tensor *x = vector_param(ctx, 10, 1);
+    record();
+    backward(aj_sum(aj_allreduce(x, MPI_SUM, c)));
+    CHECK_ALL(aj_grad(x), 10, size, 0);
+    aj_zero_grad(x);
+    record();
+    backward(aj_sum(aj_scale(aj_allreduce(x, MPI_SUM, c), rank_id + 1))); /* seed: rank in the world + 1 */
+    double total = rank_id + 1;
+    MPI_Request request;
+    MPI_Iallreduce(MPI_IN_PLACE, &total, 1, MPI_DOUBLE, MPI_SUM, comm, &request);
+    rank_wait(&request);
+    CHECK_ALL(aj_grad(x), 10, total, 0);
+    aj_release(&x);
+    aj_comm_destroy(&c);
+}
+
+static void communicators(void) {
+    open_world();
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    check_communicator(comm);
+    MPI_Comm_free(&comm);
+    MPI_Comm_split(MPI_COMM_WORLD, rank_id % 2, rank_id, &comm);
+    check_communicator(comm);
+    MPI_Comm_free(&comm);
+    MPI_Comm_split(MPI_COMM_WORLD, rank_id < 2, -rank_id, &comm);
+    check_communicator(comm);
+    MPI_Comm_free(&comm);
+    check_communicator(MPI_COMM_SELF);
+    close_world();
+}
+
+/* ---- regression over ranks ---- */
+
+static void check_regression(aj_tensor *p, double loss) {
+    static const double gradient[] = {104666.6664, 157999.9992, 253333.33120666668};
+    CHECK_NEAR(loss, 501433.3290933334, 1e-12);
+    CHECK_VALUES(aj_grad(p), 3, gradient, 1e-12);
+}
+
+/* Own rows of x and y. */
+static void regression_rows(aj_tensor **x, aj_tensor **y) {
+    const int64_t all = 10000, begin = all * rank_id / rank_count, end = all * (rank_id + 1) / rank_count;
+    *x = aj_scale(aj_add_scalar(aj_arange(ctx, AJ_F64, (double)begin, (double)end, 1), 0.5), 2.0 / (double)all);
+    *y = aj_add(aj_add_scalar(*x, 0.1), aj_scale(aj_square(*x), -2));
+}
+
+/* Sum of squares of the own residuals. */
+static aj_tensor *regression_loss(aj_tensor *p, aj_tensor *x, aj_tensor *y) {
+    aj_tensor *model = aj_add(aj_slice(p, 0, 0, 1, 1), aj_mul(aj_slice(p, 0, 1, 2, 1), x));
+    model = aj_add(model, aj_mul(aj_slice(p, 0, 2, 3, 1), aj_square(x)));
+    return aj_sum(aj_square(aj_sub(model, y)));
+}
+
+static void regression(void) {
+    open_world();
+    aj_tensor *x, *y, *p = PARAM(0, 1, 2);
+    regression_rows(&x, &y);
+    record();
+    aj_tensor *mean = aj_scale(aj_allreduce(p, MPI_SUM, world), 1.0 / rank_count);
+    aj_tensor *loss = aj_allreduce(regression_loss(mean, x, y), MPI_SUM, world);
+    backward(loss);
+    check_regression(p, aj_item(loss));
+    aj_zero_grad(p);
+    record();
+    loss = regression_loss(aj_shared(p, world), x, y);
+    backward(loss);
+    check_regression(p, world_sum(aj_item(loss)));
+    aj_release(&p);
+    close_world();
+}
+
+/* ---- derivatives of derivatives, up to the third ---- */
+
+/* L = sum_r w_r x_r^2 b_r^3, b_r = x of the left neighbour. */
+static void ring_second(void) {
+    open_world();
+    double x[3], v[3], w[3]; /* of the left neighbour, of this rank, of the right one */
+    for (int k = 0; k < 3; k++) {
+        int rank = (rank_id + k - 1 + rank_count) % rank_count;
+        x[k] = number(1, rank, 0);
+        v[k] = number(2, rank, 0);
+        w[k] = number(3, rank, 0);
+    }
+    aj_tensor *p = PARAM(x[1]), *tangent = CONSTANT(v[1]), *gradient = NULL, *product = NULL;
+    record();
+    aj_send(p, right(), 0, world);
+    aj_tensor *b = aj_recv(zeros(1), left(), 0, world);
+    aj_tensor *loss = aj_scale(aj_mul(aj_square(p), aj_mul(aj_square(b), b)), w[1]);
+    CHECK_INT(aj_grad_of(ctx, 1, &loss, NULL, 1, &p, &gradient, AJ_CREATE_GRAPH), AJ_OK);
+    CHECK_NEAR(aj_item(gradient), 2 * w[1] * x[1] * pow(x[0], 3) + 3 * w[2] * pow(x[2] * x[1], 2), 1e-13);
+    double wanted = 2 * w[1] * pow(x[0], 3) * v[1] + 6 * w[1] * x[1] * x[0] * x[0] * v[0] + 6 * w[2] * x[2] * x[1] * x[1] * v[2] +
+                    6 * w[2] * x[2] * x[2] * x[1] * v[1];
+    CHECK_INT(aj_jvp(ctx, 1, &gradient, 1, &p, &tangent, &product, 0), AJ_OK);
+    CHECK_NEAR(aj_item(product), wanted, 1e-13);
+    CHECK_INT(aj_grad_of(ctx, 1, &gradient, &tangent, 1, &p, &product, 0), AJ_OK);
+    CHECK_NEAR(aj_item(product), wanted, 1e-13);
+    backward(aj_mul(gradient, tangent));
+    CHECK_NEAR(aj_item(aj_grad(p)), wanted, 1e-13);
+    aj_release(&p);
+    close_world();
+}
+
+/* L = sum_r w_r y^4, y = sum of x: every derivative is the same number on all ranks. */
+static void allreduce_third(void) {
+    open_world();
+    double total = 0, weight = 0;
+    for (int r = 0; r < rank_count; r++) {
+        total += number(1, r, 0) / 8;
+        weight += number(3, r, 0);
+    }
+    aj_tensor *p = PARAM(number(1, rank_id, 0) / 8), *d1 = NULL, *d2 = NULL, *d3 = NULL;
+    record();
+    aj_tensor *loss = aj_scale(aj_square(aj_square(aj_allreduce(p, MPI_SUM, world))), number(3, rank_id, 0));
+    CHECK_INT(aj_grad_of(ctx, 1, &loss, NULL, 1, &p, &d1, AJ_CREATE_GRAPH), AJ_OK);
+    CHECK_INT(aj_grad_of(ctx, rank_id == 0, &d1, NULL, 1, &p, &d2, AJ_CREATE_GRAPH), AJ_OK);
+    CHECK_INT(aj_grad_of(ctx, rank_id == 0, &d2, NULL, 1, &p, &d3, 0), AJ_OK);
+    CHECK_NEAR(aj_item(d1), 4 * weight * pow(total, 3), 1e-12);
+    CHECK_NEAR(aj_item(d2), 12 * weight * pow(total, 2), 1e-12);
+    CHECK_NEAR(aj_item(d3), 24 * weight * total, 1e-12);
+    CHECK_INT(aj_record_end(ctx), AJ_OK);
+    aj_release(&p);
+    close_world();
+}
+
+RANK_MAIN({"ar-seed", ar_seed}, {"sibling", sibling}, {"allreduce-sum", allreduce_sum}, {"bcast-inplace", bcast_inplace},
+          {"reduce-inplace", reduce_inplace}, {"consumed", consumed}, {"replicated", replicated}, {"dummies", dummies},
+          {"ring", ring}, {"buffer", buffer}, {"edge", edge}, {"tag-ring", tag_ring}, {"wait-order", wait_order}, {"self", self},
+          {"halo-2", halo_2}, {"wild", wild}, {"passive", passive}, {"retained", retained}, {"freed", freed},
+          {"no-grad", no_grad}, {"large", large}, {"communicators", communicators}, {"regression", regression},
+          {"ring-second", ring_second}, {"allreduce-third", allreduce_third})

@@ -1,0 +1,273 @@
+/*
+ * Fail the k-th allocation, for k = 0, 1, 2, ... until a program needs no more: each time either all goes well, or the context has
+ * AJ_ERR_MEMORY; then everything can be destroyed as usual, and the allocator has every block back. With and without the pool; with one
+ * failing call, and with all calls failing from there on.
+ */
+#include "autograd/autograd_internal.h"
+#include "serial.h"
+
+#include <stdlib.h>
+
+TestSuite(alloc);
+
+typedef void (*program)(aj_ctx *ctx, const void *data);
+
+static void run_once(program f, const void *data, const aj_ctx_opts *opts) {
+    int64_t k = counted.fail_after;
+    aj_ctx *ctx = NULL;
+    aj_status status = aj_ctx_create(&ctx, opts);
+    if (status != AJ_OK) {
+        cr_assert(status == AJ_ERR_MEMORY && ctx == NULL && counted.failed, "creating a context: %s", aj_status_name(status));
+    } else {
+        f(ctx, data);
+        status = aj_ctx_status(ctx);
+        cr_assert(status == AJ_OK || (status == AJ_ERR_MEMORY && counted.failed),
+                  "allocation %lld failed, and the error is %s: %s", (long long)k, aj_status_name(status), aj_ctx_error(ctx));
+        cr_assert(status == AJ_OK || aj_ctx_error(ctx)[0] != 0);
+        status = aj_ctx_destroy(&ctx);
+        cr_assert((status == AJ_OK || status == AJ_ERR_MEMORY) && ctx == NULL, "allocation %lld failed, and destroy says %s: %s",
+                  (long long)k, aj_status_name(status), log_text);
+    }
+    cr_assert(counted.live == 0, "allocation %lld failed, and %lld blocks leaked", (long long)k, (long long)counted.live);
+}
+
+static void fail_each_allocation(program f, const void *data) {
+    for (int mode = 0; mode < 4; mode++) {
+        aj_ctx_opts opts = {.size = sizeof opts,
+                            .alloc = counting_alloc,
+                            .free = counting_free,
+                            .alloc_user = &counted,
+                            .log = keep_log,
+                            .disable_pool = mode & 1};
+        int64_t k = 0;
+        do {
+            counted = (counting){.fail_after = k++, .once = mode & 2};
+            run_once(f, data, &opts);
+        } while (counted.failed);
+        cr_assert(k > 1, "the program allocates nothing through the context");
+    }
+}
+
+/* ---- every operation: forward, gradient, gradient of the gradient ---- */
+
+static aj_tensor *draw(aj_ctx *ctx, const aji_sample *sample, int k) {
+    static const int64_t own[] = {2, 3};
+    double lo = sample->in[k].lo, hi = sample->in[k].hi;
+    aj_tensor *u = sample->elementwise ? aj_uniform(ctx, AJ_F64, 2, own, (uint64_t)k)
+                                       : aj_uniform(ctx, AJ_F64, sample->in[k].ndim, sample->in[k].shape, (uint64_t)k);
+    return aj_add_scalar(aj_scale(u, hi - lo), lo);
+}
+
+static void differentiate_twice(aj_ctx *ctx, const aji_op *op, const aji_sample *sample) {
+    aj_tensor *params[AJI_MAX_SAMPLE_INPUTS] = {NULL}, *in[AJI_MAX_SAMPLE_INPUTS], *grads[AJI_MAX_SAMPLE_INPUTS];
+    aj_scope *scope = aj_scope_begin(ctx);
+    for (int k = 0; k < sample->n_in; k++)
+        in[k] = params[k] = aj_param(draw(ctx, sample, k));
+    (void)aj_record_begin(ctx);
+    if (op->flags & AJI_OP_CONSUMES)
+        in[0] = aj_scale(in[0], 1);
+    aj_tensor *y = sample->call(in), *total = aj_scalar(ctx, AJ_F64, 0);
+    if (y && !aji_dtype_is_float(aj_tensor_dtype(y)))
+        y = aj_cast(y, AJ_F64);
+    (void)aj_grad_of(ctx, 1, &y, NULL, sample->n_in, params, grads, AJ_CREATE_GRAPH);
+    for (int k = 0; k < sample->n_in; k++)
+        total = aj_add(total, aj_sum(aj_square(grads[k])));
+    (void)aj_backward(ctx, total, NULL);
+    for (int k = 0; k < sample->n_in; k++) {
+        (void)aj_eval(params[k] ? aj_grad(params[k]) : NULL);
+        aj_release(&params[k]);
+    }
+    aj_status status = aj_scope_end(scope);
+    cr_assert(status == AJ_OK || counted.failed, "%s: %s", op->name, aj_ctx_error(ctx));
+}
+
+static void run_operation(aj_ctx *ctx, const void *data) {
+    const aji_op *op = data;
+    for (const aji_sample *sample = op->samples; sample->n_in > 0 && aj_ctx_status(ctx) == AJ_OK; sample++)
+        differentiate_twice(ctx, op, sample);
+}
+
+#define AJI_OP(name)                                                                                                             \
+    Test(alloc, op_##name) {                                                                                                     \
+        fail_each_allocation(run_operation, &aji_op_##name);                                                                     \
+    }
+#include "autograd/ops.def"
+#undef AJI_OP
+
+/* ---- scopes and handles ---- */
+
+static void run_scopes(aj_ctx *ctx, const void *data) {
+    (void)data;
+    aj_tensor *state = NULL, *kept = NULL;
+    aj_assign(&state, aj_ones(ctx, AJ_F64, AJ_SHAPE(3)));
+    for (int i = 0; i < 3; i++) {
+        aj_scope *outer = aj_scope_begin(ctx), *inner = aj_scope_begin(ctx);
+        if (inner)
+            aj_scope_name(inner, "step %d", i);
+        aj_tensor *t = aj_exp(aj_normal(ctx, AJ_F64, AJ_SHAPE(40), (uint64_t)i));
+        aj_scope_begin(ctx); /* left open */
+        aj_assign(&state, aj_add(state, aj_slice(t, 0, i, i + 3, 1)));
+        if (inner)
+            t = aj_scope_return(inner, t);
+        if (outer)
+            (void)!aj_scope_end(outer); /* closes inner, and the one inside it */
+    }
+    for (int i = 0; i < 100; i++) /* handles enough for the scope's list to grow */
+        aj_arange(ctx, AJ_F32, 0, i, 1);
+    kept = aj_keep(aj_full(ctx, AJ_U8, AJ_SHAPE(2), 3));
+    (void)aj_eval(state);
+    aj_release(&state);
+    aj_release(&kept);
+}
+
+Test(alloc, scopes) {
+    fail_each_allocation(run_scopes, NULL);
+}
+
+/* ---- user memory: the deleter runs exactly once, whatever fails ---- */
+
+static int deletions;
+static void count_deletion(void *data, void *user) {
+    (void)user;
+    free(data);
+    deletions++;
+}
+
+static void run_user_memory(aj_ctx *ctx, const void *data) {
+    (void)data;
+    deletions = 0;
+    double borrowed[6] = {1, 2, 3, 4, 5, 6};
+    aj_tensor *adopted = aj_from_memory(ctx, AJ_F64, AJ_SHAPE(2, 3), calloc(6, sizeof(double)), count_deletion, NULL);
+    aj_tensor *view = aj_transpose(adopted, 0, 1);
+    aj_release(&adopted);
+    aj_tensor *x = aj_from_memory(ctx, AJ_F64, AJ_SHAPE(2, 3), borrowed, NULL, NULL), *lazy = aj_exp(aj_flip(x, 0));
+    aj_tensor *copy = aj_from_data(ctx, AJ_F64, AJ_SHAPE(6), borrowed);
+    if (x)
+        (void)aj_unborrow(x);
+    double out[6];
+    if (lazy)
+        (void)!aj_read(lazy, out, sizeof out);
+    if (copy)
+        (void)aj_data(copy);
+    aj_release(&view);
+    cr_assert(deletions == 1, "the deleter ran %d times", deletions);
+}
+
+Test(alloc, user_memory) {
+    fail_each_allocation(run_user_memory, NULL);
+}
+
+/* ---- training, forward mode, retained graphs, devices, in-place ---- */
+
+static void run_training(aj_ctx *ctx, const void *data) {
+    (void)data;
+    aj_tensor *w = aj_param(aj_normal(ctx, AJ_F64, AJ_SHAPE(3, 2), 1)), *y, *r, *t;
+    for (int i = 0; i < 2; i++) {
+        aj_scope *scope = aj_scope_begin(ctx);
+        (void)aj_record_begin(ctx);
+        y = aj_softmax(aj_matmul(aj_uniform(ctx, AJ_F64, AJ_SHAPE(4, 3), 2), w), 1);
+        y = aj_set_window_inplace(y, (const int64_t[]){1, 0}, aj_ones(ctx, AJ_F64, AJ_SHAPE(2, 1)));
+        t = aj_ones(ctx, AJ_F64, AJ_SHAPE(3, 2));
+        (void)aj_jvp(ctx, 1, &y, 1, &w, &t, &r, 0);
+        (void)aj_backward_many(ctx, 1, &y, NULL, AJ_RETAIN_GRAPH);
+        (void)aj_record_stop(ctx);
+        (void)aj_grad_of(ctx, 1, &y, NULL, 1, &w, &r, AJ_REACHED);
+        (void)aj_backward(ctx, y, NULL);
+        if (w) {
+            (void)aj_sgd_step(w, 0.1);
+            (void)aj_param_set(w, aj_scale(w, 0.5));
+            aj_zero_grad(w);
+        }
+        aj_tensor *far = aj_to_device(w, aj_test_device(ctx));
+        (void)aj_eval(aj_join_dummies(aj_exp(far), 1, &far));
+        if (scope)
+            (void)!aj_scope_end(scope);
+    }
+    aj_release(&w);
+}
+
+Test(alloc, training) {
+    fail_each_allocation(run_training, NULL);
+}
+
+/* ---- custom operations and checks ---- */
+
+static aj_status cube_infer(aj_call *c) {
+    aj_status status = aj_buf_set(c, &c->out[0], c->in[0].dtype, c->in[0].ndim, c->in[0].shape);
+    return status == AJ_OK ? aj_buf_set(c, &c->saved[0], c->in[0].dtype, c->in[0].ndim, c->in[0].shape) : status;
+}
+
+static aj_status cube_forward(const aj_call *c) {
+    const double *x = c->in[0].data;
+    double *y = c->out[0].data, *slope = c->saved[0].data;
+    for (int64_t i = 0; i < c->in[0].shape[0]; i++) {
+        slope[i] = 3 * x[i] * x[i];
+        y[i] = x[i] * x[i] * x[i];
+    }
+    return AJ_OK;
+}
+
+static aj_status cube_vjp(const aj_call *c) {
+    const double *slope = c->saved[0].data, *g = c->g_out[0].data;
+    double *gx = c->g_in[0].data;
+    for (int64_t i = 0; i < c->g_in[0].shape[0]; i++)
+        gx[i] = slope[i] * g[i];
+    return AJ_OK;
+}
+
+static aj_status cube_vjp_ops(aj_ctx *ctx, const void *attr, aj_tensor *const *in, aj_tensor *const *out, aj_tensor *const *g_out,
+                              aj_tensor **g_in) {
+    (void)attr, (void)out;
+    g_in[0] = aj_scale(aj_mul(g_out[0], aj_square(in[0])), 3);
+    return aj_ctx_status(ctx);
+}
+
+static const aj_op cube = {.size = sizeof(aj_op),
+                           .name = "cube",
+                           .maths = "y = x^3; gx = 3 x^2 g",
+                           .n_out = 1,
+                           .n_saved = 1,
+                           .need = AJ_NEED_IN,
+                           .attr_size = sizeof(int),
+                           .infer = cube_infer,
+                           .forward = cube_forward,
+                           .vjp = cube_vjp,
+                           .vjp_ops = cube_vjp_ops};
+
+static aj_tensor *cubed(aj_ctx *ctx, int n, aj_tensor *const *x, void *user) {
+    (void)user;
+    int attr = 1;
+    aj_tensor *y;
+    return aj_apply(ctx, &cube, NULL, &attr, n, x, 1, &y) == AJ_OK ? y : NULL;
+}
+
+static void run_custom(aj_ctx *ctx, const void *data) {
+    (void)data;
+    aj_tensor *p = aj_param(aj_uniform(ctx, AJ_F64, AJ_SHAPE(2), 1)), *g;
+    (void)aj_record_begin(ctx);
+    aj_tensor *y = p ? cubed(ctx, 1, &p, NULL) : NULL;
+    (void)aj_grad_of(ctx, 1, &y, NULL, 1, &p, &g, AJ_CREATE_GRAPH);
+    (void)aj_backward(ctx, g, NULL);
+    aj_release(&p);
+}
+
+Test(alloc, custom) {
+    fail_each_allocation(run_custom, NULL);
+}
+
+static void run_checks(aj_ctx *ctx, const void *data) {
+    (void)data;
+    aj_tensor *x = aj_uniform(ctx, AJ_F64, AJ_SHAPE(2), 1);
+    aj_check result = {.size = sizeof result};
+    if (!x)
+        return;
+    (void)aj_gradcheck(ctx, cubed, NULL, 1, &x, NULL, &result);
+    (void)aj_dot_test(ctx, cubed, NULL, 1, &x, NULL, &result);
+    (void)aj_taylor_test(ctx, cubed, NULL, 1, &x, NULL, &result);
+    cr_assert(aj_ctx_status(ctx) != AJ_OK || result.passed);
+    cr_assert(!aj_is_recording(ctx));
+}
+
+Test(alloc, checks) {
+    fail_each_allocation(run_checks, NULL);
+}
