@@ -491,6 +491,7 @@ static void check_point(const program *p, setup *s, aj_dtype dtype, const extent
     CHECK_INT(aj_scope_end(scope), AJ_OK);
 }
 
+/* With many ranks, each shape and root has one dtype inside and the other outside of the recording: there are roots enough. */
 static void test_first(const program *p) {
     setup s;
     open_setup(&s);
@@ -498,8 +499,11 @@ static void test_first(const program *p) {
     for (s.root = 0; s.root < (p->rooted ? rank_count : 1); s.root++)
         for (int k = 0; k < N_SHAPES; k++)
             for (int inside = 0; inside < 2; inside++, turn++) {
-                check_point(p, &s, AJ_F64, &shapes[k], turn, inside);
-                check_point(p, &s, AJ_F32, &shapes[k], turn + 3, inside);
+                bool all = rank_count < 4 || !p->rooted, even = (s.root + k + inside) % 2 == 0;
+                if (all || even)
+                    check_point(p, &s, AJ_F64, &shapes[k], turn, inside);
+                if (all || !even)
+                    check_point(p, &s, AJ_F32, &shapes[k], turn + 3, inside);
             }
     close_setup(&s);
 }
@@ -509,7 +513,7 @@ static void test_first(const program *p) {
 /* Not linear, so that what the adjoint carries depends on the point. */
 static aj_tensor *run_curved(aj_ctx *c, int n, aj_tensor *const *x, void *user) {
     const program *p = ((void **)user)[0];
-    return aj_sin(p->run(c, n, x, ((void **)user)[1]));
+    return aj_sin(aj_scale(p->run(c, n, x, ((void **)user)[1]), 0.0625));
 }
 
 static void check_with_library(const program *p, setup *s, aj_dtype dtype, const extents *e) {
@@ -527,7 +531,8 @@ static void check_with_library(const program *p, setup *s, aj_dtype dtype, const
               (int)check.entry, check.rank, check.got, check.expected);
     check = (aj_check){.size = sizeof check};
     CHECK_INT(aj_taylor_test(ctx, run_curved, user, p->inputs, x, world, &check), AJ_OK);
-    CHECK_MSG(check.passed, "%s: aj_taylor_test: rates %g, %g", p->name, check.rates[0], check.rates[1]);
+    CHECK_MSG(check.passed, "%s: aj_taylor_test of %s: rates %g, %g", p->name, aj_dtype_name(dtype), check.rates[0],
+              check.rates[1]);
     check_clean(ctx, p->name);
     CHECK_INT(aj_scope_end(scope), AJ_OK);
 }
@@ -535,10 +540,11 @@ static void check_with_library(const program *p, setup *s, aj_dtype dtype, const
 static void test_checks(const program *p) {
     setup s;
     open_setup(&s);
-    for (s.root = 0; s.root < (p->rooted ? rank_count : 1); s.root++) {
+    int last = p->rooted ? rank_count - 1 : 0;
+    for (s.root = 0; s.root <= last; s.root += rank_count < 4 || last == 0 ? 1 : last) {
         check_with_library(p, &s, AJ_F64, &(extents){2, {2, 2}});
         check_with_library(p, &s, AJ_F64, &(extents){1, {0}});
-        check_with_library(p, &s, AJ_F32, &(extents){1, {2}});
+        check_with_library(p, &s, AJ_F32, &(extents){0, {0}});
     }
     close_setup(&s);
 }

@@ -311,7 +311,7 @@ Test(custom, descriptions_and_arguments_are_checked) {
     bad = copier;
     bad.forward = NULL;
     cr_assert(aj_apply(context, &bad, NULL, NULL, 1, &x, 1, &y) == AJ_ERR_ARG);
-    expect_error(AJ_ERR_ARG, "copier", "forward");
+    expect_error(AJ_ERR_ARG, "aj_apply", "forward");
     cr_assert(aj_apply(context, &copier, NULL, NULL, 1, &x, 2, two) == AJ_ERR_ARG);
     expect_error(AJ_ERR_ARG, "copier");
     cr_assert(aj_apply(context, NULL, NULL, NULL, 1, &x, 1, &y) == AJ_ERR_ARG);

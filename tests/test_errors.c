@@ -80,7 +80,8 @@ typedef struct named_unary {
 typedef struct named_binary {
     const char *name;
     binary apply;
-    bool integers, broadcasts;
+    bool integers; /* no dtype error for two vectors of integers */
+    bool broadcasts;
 } named_binary;
 
 #define UNARY(name, integers)                                                                                                    \
@@ -97,11 +98,11 @@ static const named_unary unaries[] = {
 #define BINARY(name, integers, broadcasts)                                                                                       \
     { #name, aj_##name, integers, broadcasts }
 static const named_binary binaries[] = {
-    BINARY(add, true, true),      BINARY(sub, true, true),     BINARY(mul, true, true),     BINARY(div, false, true),
-    BINARY(pow, false, true),     BINARY(atan2, false, true),  BINARY(minimum, true, true), BINARY(maximum, true, true),
-    BINARY(eq, true, true),       BINARY(ne, true, true),      BINARY(lt, true, true),      BINARY(le, true, true),
-    BINARY(gt, true, true),       BINARY(ge, true, true),      BINARY(dot, true, false),    BINARY(outer, true, false),
-    BINARY(matmul, false, false), BINARY(solve, false, false),
+    BINARY(add, true, true),     BINARY(sub, true, true),    BINARY(mul, true, true),     BINARY(div, false, true),
+    BINARY(pow, false, true),    BINARY(atan2, false, true), BINARY(minimum, true, true), BINARY(maximum, true, true),
+    BINARY(eq, true, true),      BINARY(ne, true, true),     BINARY(lt, true, true),      BINARY(le, true, true),
+    BINARY(gt, true, true),      BINARY(ge, true, true),     BINARY(dot, true, false),    BINARY(outer, true, false),
+    BINARY(matmul, true, false), BINARY(solve, true, false),
 };
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -167,6 +168,7 @@ Test(errors, dtypes_of_one_operand) {
     REJECT(AJ_ERR_DTYPE, aj_param(i2), "param", "i64");
     REJECT(AJ_ERR_DTYPE, aj_cholesky(I64((1, 1), 1)), "cholesky", "i64");
     REJECT(AJ_ERR_DTYPE, aj_logdet(I64((1, 1), 1)), "logdet", "i64");
+    REJECT(AJ_ERR_DTYPE, aj_solve(I64((1, 1), 1), I64((1), 1)), "solve", "i64");
 }
 
 Test(errors, dtypes_of_two_operands) {
@@ -227,28 +229,28 @@ Test(errors, shapes_that_do_not_fit) {
     REJECT(AJ_ERR_SHAPE, aj_matmul(m23, m23), "matmul", "(2, 3)");
     REJECT(AJ_ERR_SHAPE, aj_matmul(m23, v2), "matmul", "(2, 3)", "(2,)");
     REJECT(AJ_ERR_SHAPE, aj_matmul(s, m22), "matmul", "()");
-    REJECT(AJ_ERR_SHAPE, aj_matmul(t222, aj_zeros(context, AJ_F64, AJ_SHAPE(3, 2, 2))), "matmul", "(2, 2, 2)", "(3, 2, 2)");
+    REJECT(AJ_ERR_SHAPE, aj_matmul(t222, aj_zeros(context, AJ_F64, AJ_SHAPE(3, 2, 2))), "matmul", "(2,)", "(3,)");
     REJECT(AJ_ERR_SHAPE, aj_solve(m23, v2), "solve", "(2, 3)");
     REJECT(AJ_ERR_SHAPE, aj_solve(m22, v3), "solve", "(2, 2)", "(3,)");
     REJECT(AJ_ERR_SHAPE, aj_solve(v2, v2), "solve", "(2,)");
     REJECT(AJ_ERR_SHAPE, aj_cholesky(m23), "cholesky", "(2, 3)");
     REJECT(AJ_ERR_SHAPE, aj_logdet(m23), "logdet", "(2, 3)");
     REJECT(AJ_ERR_SHAPE, aj_trace(v2), "trace");
-    REJECT(AJ_ERR_SHAPE, aj_diag(t222), "diag", "(2, 2, 2)");
-    REJECT(AJ_ERR_SHAPE, aj_diag(s), "diag", "()");
+    REJECT(AJ_ERR_SHAPE, aj_diag(t222), "diag", "3 axes");
+    REJECT(AJ_ERR_SHAPE, aj_diag(s), "diag", "0 axes");
     REJECT(AJ_ERR_SHAPE, aj_reshape(m23, AJ_SHAPE(4)), "reshape", "(2, 3)", "(4,)");
     REJECT(AJ_ERR_SHAPE, aj_broadcast_to(v2, AJ_SHAPE(2, 3)), "broadcast_to", "(2,)", "(2, 3)");
     REJECT(AJ_ERR_SHAPE, aj_broadcast_to(m23, AJ_SHAPE(3)), "broadcast_to", "(2, 3)", "(3,)");
-    REJECT(AJ_ERR_SHAPE, aj_squeeze(m23, 0), "squeeze", "(2, 3)");
+    REJECT(AJ_ERR_SHAPE, aj_squeeze(m23, 0), "squeeze", "extent 2");
     REJECT(AJ_ERR_SHAPE, aj_concat(2, (aj_tensor *[]){m23, m22}, 0), "concat", "(2, 3)", "(2, 2)");
     REJECT(AJ_ERR_SHAPE, aj_concat(2, (aj_tensor *[]){m23, v3}, 0), "concat", "(2, 3)", "(3,)");
     REJECT(AJ_ERR_SHAPE, aj_stack(2, (aj_tensor *[]){v2, v3}, 0), "stack", "(2,)", "(3,)");
     REJECT(AJ_ERR_SHAPE, aj_set_slice(m23, 1, 0, 2, 1, v3), "set_slice", "(3,)", "(2, 2)");
-    REJECT(AJ_ERR_SHAPE, aj_set_window(m23, (const int64_t[]){0, 0}, v3), "set_window", "(3,)", "(2, 3)");
+    REJECT(AJ_ERR_SHAPE, aj_set_window(m23, (const int64_t[]){0, 0}, v3), "set_window", "2 axes");
     REJECT(AJ_ERR_SHAPE, aj_scatter_add(m23, 0, i2, v3), "scatter_add", "(3,)", "(2, 3)");
     REJECT(AJ_ERR_SHAPE, aj_max(aj_zeros(context, AJ_F64, AJ_SHAPE(0))), "max", "(0,)");
     REJECT(AJ_ERR_SHAPE, aj_argmin(aj_zeros(context, AJ_F64, AJ_SHAPE(2, 0)), 1), "argmin", "(2, 0)");
-    REJECT(AJ_ERR_SHAPE, aj_unsqueeze(aj_zeros(context, AJ_F64, AJ_SHAPE(1, 1, 1, 1, 1, 1, 1, 1)), 0), "unsqueeze", "8");
+    REJECT(AJ_ERR_ARG, aj_unsqueeze(aj_zeros(context, AJ_F64, AJ_SHAPE(1, 1, 1, 1, 1, 1, 1, 1)), 0), "unsqueeze", "8");
 }
 
 /* ---- axes and other arguments ---- */
@@ -386,8 +388,10 @@ Test(errors, one_error_is_enough) {
     cr_assert(y == NULL);
     expect_error(AJ_ERR_SHAPE, "add: ");
     aj_add(v2, v3);
+    char *first = strdup(aj_ctx_error(context));
     aj_add(v2, f2);
     aj_matmul(m23, m23);
-    cr_assert(strstr(aj_ctx_error(context), "f32") == NULL && strstr(aj_ctx_error(context), "matmul") == NULL);
+    cr_assert(strcmp(aj_ctx_error(context), first) == 0);
+    free(first);
     expect_error(AJ_ERR_SHAPE, "add");
 }

@@ -666,6 +666,7 @@ Test(values, matmul_of_vectors_and_batches) {
     expect_near(aj_item(aj_matmul(v, v)), 2, 0);
     cr_assert(aj_ndim(aj_matmul(v, v)) == 0);
     expect_values(aj_outer(w, v), 0, 1, 0, -1, 1, 0, -1);
+    expect_values(aj_matmul(I32((2, 2), 1, 2, 3, 4), aj_transpose(I32((2, 2), 5, 6, 7, 8), 0, 1)), 0, 17, 23, 39, 53);
     aj_tensor *left = aj_broadcast_to(a, AJ_SHAPE(4, 1, 2, 3)), *right = aj_ones(context, AJ_F64, AJ_SHAPE(5, 3, 2));
     expect_shape(aj_matmul(left, right), 4, 5, 2, 2);
     expect_near(aj_item(aj_sum(aj_matmul(left, right))), 20 * 2 * 21, 0);

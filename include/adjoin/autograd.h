@@ -75,16 +75,16 @@ AJ_API aj_status aj_backward_replicated(aj_ctx *ctx, aj_tensor *root, aj_tensor 
  * without a derivative of its derivative), AJ_ERR_MEMORY.
  * Collective: over the communicators of the recording. Threads: one per context. Since: 0.1.
  */
-AJ_API aj_status aj_grad_of(aj_ctx *ctx, int n_out, aj_tensor *const *outs, aj_tensor *const *seeds, int n_in, aj_tensor *const *ins,
-                            aj_tensor **grads, int flags);
+AJ_API aj_status aj_grad_of(aj_ctx *ctx, int n_out, aj_tensor *const *outs, aj_tensor *const *seeds, int n_in,
+                            aj_tensor *const *ins, aj_tensor **grads, int flags);
 /*
  * results[k] = sum_i (d outs[k] / d ins[i]) tangents[i], across ranks: the Jacobian-vector product of the recording, computed by
  * differentiating the vjp, which is linear in its seed. Leaves the recording as it found it. tangents may have NULL entries: zero.
  * results: n_out tensors, owned by the current scope; all NULL on error. flags: 0, AJ_REACHED. Errors as aj_grad_of with AJ_CREATE_GRAPH.
  * Collective: over the communicators of the recording. Threads: one per context. Since: 0.1.
  */
-AJ_API aj_status aj_jvp(aj_ctx *ctx, int n_out, aj_tensor *const *outs, int n_in, aj_tensor *const *ins, aj_tensor *const *tangents,
-                        aj_tensor **results, int flags);
+AJ_API aj_status aj_jvp(aj_ctx *ctx, int n_out, aj_tensor *const *outs, int n_in, aj_tensor *const *ins,
+                        aj_tensor *const *tangents, aj_tensor **results, int flags);
 
 /* Between begin and end nothing is recorded, communication included: on all ranks alike. They nest. Errors: AJ_ERR_STATE (an open request,
  * an end without a begin). Since: 0.1. */
@@ -111,7 +111,7 @@ typedef struct aj_check {
     int input;            /* out: gradcheck: the input it belongs to, and the entry in it, on rank `rank` */
     int64_t entry;
     int rank;
-    double rates[2];      /* out: taylor_test: observed orders of the first and second remainder: 1 and 2 when right */
+    double rates[2]; /* out: taylor_test: observed orders of the first and second remainder: 1 and 2 when right */
 } aj_check;
 
 /*

@@ -30,10 +30,14 @@ AJ_API aj_comm *aj_comm_create(aj_ctx *ctx, MPI_Comm comm);
 /* Release a communicator; *comm becomes NULL. Nodes that use it keep its duplicates until they go. Messages still open are an error. With
  * an error in the context that other ranks do not have, it ends the job with the message. Collective: comm. Since: 0.1. */
 AJ_API void aj_comm_destroy(aj_comm **comm);
-AJ_API int aj_comm_rank(const aj_comm *comm);      /* this process' rank; MPI_PROC_NULL in one of size 0; -1 for NULL. Collective: no */
-AJ_API int aj_comm_size(const aj_comm *comm);      /* 0 for NULL. Collective: no */
-AJ_API MPI_Comm aj_comm_mpi(const aj_comm *comm);  /* the library's duplicate, for custom operations; MPI_COMM_NULL for NULL. Collective: no */
-AJ_API aj_ctx *aj_comm_ctx(const aj_comm *comm);   /* NULL for NULL. Collective: no */
+/* This process' rank; MPI_PROC_NULL in one of size 0; -1 for NULL. Collective: no. Since: 0.1. */
+AJ_API int aj_comm_rank(const aj_comm *comm);
+/* The number of ranks; 0 for NULL. Collective: no. Since: 0.1. */
+AJ_API int aj_comm_size(const aj_comm *comm);
+/* The library's duplicate, for custom operations; MPI_COMM_NULL for NULL. Collective: no. Since: 0.1. */
+AJ_API MPI_Comm aj_comm_mpi(const aj_comm *comm);
+/* The context it was created in; NULL for NULL. Collective: no. Since: 0.1. */
+AJ_API aj_ctx *aj_comm_ctx(const aj_comm *comm);
 
 /*
  * Agree on errors: every rank returns the status of the lowest rank that is in error, and has its message in the context (AJ_ERR_PEER's text on

@@ -58,8 +58,8 @@ typedef struct aj_ctx_opts {
     void *alloc_user;
     void (*log)(const char *line, void *user); /* NULL: lines go to stderr */
     void *log_user;
-    double grace;       /* seconds that a rank in error waits for the others before it ends the job; 0: ADJOIN_GRACE or 4 */
-    int disable_pool;   /* nonzero: give memory back at once, so that a memory checker sees each block; also ADJOIN_POOL=0 */
+    double grace;     /* seconds that a rank in error waits for the others before it ends the job; 0: ADJOIN_GRACE or 4 */
+    int disable_pool; /* nonzero: give memory back at once, so that a memory checker sees each block; also ADJOIN_POOL=0 */
 } aj_ctx_opts;
 
 typedef enum aj_stat {

@@ -27,7 +27,8 @@ typedef struct aj_call {
     void *stream;     /* the device's stream; NULL on the CPU */
     int n_in, n_out, n_saved;
     aj_buf *in, *out, *saved; /* forward reads in, writes out and saved */
-    aj_buf *g_in, *g_out;     /* vjp reads g_out, overwrites g_in (every entry). jvp reads g_in (tangents, NULL data: zero), overwrites g_out */
+    /* vjp reads g_out, overwrites g_in (every entry). jvp reads g_in (tangents, NULL data: zero), overwrites g_out. */
+    aj_buf *g_in, *g_out;
 } aj_call;
 
 /* op->need: what vjp reads besides g_out and saved. */
@@ -63,8 +64,8 @@ AJ_API aj_status aj_buf_set(const aj_call *call, aj_buf *buf, aj_dtype dtype, in
  * checkpointing, so it must depend on its arguments alone.
  * Collective: comm. Differentiable: floating inputs, if vjp is given. Threads: one per context. Since: 0.1.
  */
-AJ_API aj_status aj_apply(aj_ctx *ctx, const aj_op *op, aj_comm *comm, const void *attr, int n_in, aj_tensor *const *ins, int n_out,
-                          aj_tensor **outs);
+AJ_API aj_status aj_apply(aj_ctx *ctx, const aj_op *op, aj_comm *comm, const void *attr, int n_in, aj_tensor *const *ins,
+                          int n_out, aj_tensor **outs);
 
 #ifdef __cplusplus
 }

@@ -128,13 +128,15 @@ AJ_API aj_tensor *aj_sum(aj_tensor *x); /* y = sum of x, 0 of nothing; gx = g, r
 AJ_API aj_tensor *aj_sum_axes(aj_tensor *x, int n, const int *axes, bool keepdims);
 AJ_API aj_tensor *aj_mean(aj_tensor *x); /* y = sum of x / number of entries, NaN of nothing; gx = g / number, repeated */
 AJ_API aj_tensor *aj_mean_axes(aj_tensor *x, int n, const int *axes, bool keepdims);
-AJ_API aj_tensor *aj_prod(aj_tensor *x); /* y = product of x, 1 of nothing; gx_i = g (product of the others), exact at zeros too */
+/* y = product of x, 1 of nothing; gx_i = g (product of the others), exact at zeros too */
+AJ_API aj_tensor *aj_prod(aj_tensor *x);
 AJ_API aj_tensor *aj_prod_axes(aj_tensor *x, int n, const int *axes, bool keepdims);
 AJ_API aj_tensor *aj_max(aj_tensor *x); /* y = largest entry, NaN if there is one; g goes to the first such entry, row-major */
 AJ_API aj_tensor *aj_max_axes(aj_tensor *x, int n, const int *axes, bool keepdims);
 AJ_API aj_tensor *aj_min(aj_tensor *x); /* y = smallest entry, NaN if there is one; g goes to the first such entry, row-major */
 AJ_API aj_tensor *aj_min_axes(aj_tensor *x, int n, const int *axes, bool keepdims);
-AJ_API aj_tensor *aj_norm(aj_tensor *x); /* y = sqrt(sum of x^2), scaled: it over- and underflows only if y does; gx = g x / y, 0 where y = 0 */
+/* y = sqrt(sum of x^2), scaled: it over- and underflows only if y does; gx = g x / y, 0 where y = 0 */
+AJ_API aj_tensor *aj_norm(aj_tensor *x);
 AJ_API aj_tensor *aj_norm_axes(aj_tensor *x, int n, const int *axes, bool keepdims);
 
 /*

@@ -7,14 +7,16 @@
 #define AJ_MAX_NDIM 8
 
 /* AJ_SHAPE(4, 4, 2) stands for two arguments: the number of extents and a pointer to them (int64_t). */
+/* clang-format off */
 #ifdef __cplusplus
 #include <initializer_list>
-#define AJ_SHAPE(...)                                                 \
+#define AJ_SHAPE(...)                                                       \
     static_cast<int>((std::initializer_list<int64_t>{__VA_ARGS__}).size()), \
         (std::initializer_list<int64_t>{__VA_ARGS__}).begin()
 #else
 #define AJ_SHAPE(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
 #endif
+/* clang-format on */
 #define AJ_SHAPE0 0, NULL /* no extents: a scalar */
 
 #ifdef __cplusplus
@@ -31,8 +33,8 @@ AJ_API const char *aj_dtype_name(aj_dtype dtype);
 
 /*
  * Creation. Shapes are ndim extents >= 0 (an extent 0 is legal: no elements), ndim <= AJ_MAX_NDIM; ndim 0 is a scalar and shape may be NULL.
- * All return a tensor owned by the current scope, or NULL with AJ_ERR_ARG (ndim, dtype, negative extent, NULL data), AJ_ERR_SHAPE (more
- * elements than an int64_t counts) or AJ_ERR_MEMORY.
+ * All return a tensor owned by the current scope, or NULL with AJ_ERR_ARG (ndim, negative extent, NULL data), AJ_ERR_DTYPE, AJ_ERR_SHAPE (more
+ * elements than can be addressed) or AJ_ERR_MEMORY.
  * Collective: no. Differentiable: constants. Threads: one per context. Since: 0.1.
  */
 /* y = a copy of data, row-major (the last axis varies fastest). */

@@ -54,7 +54,7 @@ static aj_status check_operands(aji_call *c, aj_tensor *const *ins) {
     const char *name = c->op->name;
     for (int i = 0; i < c->n_in; i++) {
         if (!ins[i])
-            return aj_raise(c->ctx, AJ_ERR_ARG, "aj_%s: operand %d is NULL; expected a tensor", name, i);
+            return aj_raise(c->ctx, AJ_ERR_ARG, "%s: operand %d is NULL; expected a tensor", name, i);
         if (aj_tensor_ctx(ins[i]) != c->ctx || aji_tensor_consumer(ins[i]))
             return aji_check_operand(c->ctx, name, ins[i]);
         const aji_meta *meta = aji_tensor_meta(ins[i]);
@@ -62,11 +62,11 @@ static aj_status check_operands(aji_call *c, aj_tensor *const *ins) {
             c->device = aj_tensor_device(ins[0]);
         else if (aj_tensor_device(ins[i]) != c->device && !(c->op->flags & AJI_OP_MIXED_DEVICES))
             return aj_raise(c->ctx, AJ_ERR_DEVICE,
-                            "aj_%s: operands 0 and %d are on devices %s and %s; expected one device (see aj_to_device)", name, i,
+                            "%s: operands 0 and %d are on devices %s and %s; expected one device (see aj_to_device)", name, i,
                             aj_device_name(c->device), aj_device_name(aj_tensor_device(ins[i])));
         if (meta->dtype != aji_tensor_meta(ins[0])->dtype && !(c->op->flags & AJI_OP_MIXED_DTYPES))
-            return aj_raise(c->ctx, AJ_ERR_DTYPE, "aj_%s: operands 0 and %d are %s and %s; expected one dtype (see aj_cast)",
-                            name, i, aj_dtype_name(aji_tensor_meta(ins[0])->dtype), aj_dtype_name(meta->dtype));
+            return aj_raise(c->ctx, AJ_ERR_DTYPE, "%s: operands 0 and %d are %s and %s; expected one dtype (see aj_cast)", name,
+                            i, aj_dtype_name(aji_tensor_meta(ins[0])->dtype), aj_dtype_name(meta->dtype));
     }
     return AJ_OK;
 }
@@ -77,11 +77,14 @@ aj_ctx *aji_check_composite(const aji_op *op, int n, aj_tensor *const *ins) {
 }
 
 static aj_status infer(aji_call *c) {
-    if (c->op->infer)
-        return c->op->infer(c);
-    for (int k = 0; k < c->n_out; k++)
+    for (int k = 0; k < c->n_out && !c->op->infer; k++)
         c->out_meta[k] = c->in_meta[0];
-    return AJ_OK;
+    aj_status status = c->op->infer ? c->op->infer(c) : AJ_OK;
+    for (int k = 0; k < c->n_out && status == AJ_OK; k++) { /* broadcasting can ask for more than can be addressed */
+        aji_meta *m = &c->out_meta[k], checked;
+        status = aji_meta_set(c->ctx, c->op->name, &checked, m->dtype, m->ndim, m->shape);
+    }
+    return status;
 }
 
 /* Will this call be a node? A communication on floats always, a local operation if an input is active; never what is piecewise constant. */
@@ -177,7 +180,7 @@ static aj_status run(aji_call *c, frame *f, aj_tensor *const *ins, aj_tensor **o
     bool record = is_recorded(c, ins);
     if (record && !c->op->vjp)
         return aj_raise(c->ctx, AJ_ERR_UNSUPPORTED,
-                        "aj_%s: it has no derivative; expected one inside a recording (see aj_detach, aj_no_grad_begin)",
+                        "%s: it has no derivative; expected one inside a recording (see aj_detach, aj_no_grad_begin)",
                         c->op->name);
     taken_operand taken = {NULL, NULL};
     status = compute(c, ins, f->x, &taken);

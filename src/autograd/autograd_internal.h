@@ -66,7 +66,7 @@ enum {                          /* aji_op.flags */
 
 /* An operation: local, communication or custom. One static constant, in the operation's file, named aji_op_<name>. */
 struct aji_op {
-    const char *name;  /* without the prefix aj_ */
+    const char *name;  /* as the caller knows it: "aj_tanh" */
     const char *maths; /* one line: "y = tanh(x); gx = g (1 - y^2)" */
     unsigned flags, need;
     aji_opcode step;                            /* elementwise: its one step */
@@ -104,6 +104,7 @@ typedef struct aji_scalars {
     aj_dtype to; /* CAST */
 } aji_scalars;
 aj_status aji_infer_elementwise(aji_call *c);
+aj_status aji_infer_scalars(aji_call *c); /* with attr: for an integer operand the scalars must be numbers of its dtype */
 aj_status aji_forward_elementwise(aji_call *c);
 /* Members of an aji_op that computes one step: `const aji_op aji_op_tanh = {.name = "tanh", AJI_ELEMENTWISE(TANH), ...}` */
 #define AJI_ELEMENTWISE(opcode)                                                                                                  \

@@ -117,7 +117,7 @@ static aj_status open_check(check *k, aj_ctx *ctx, const char *op, aj_fn f, void
     for (int i = 0; i < n; i++) {
         if (!x[i])
             return aj_raise(ctx, AJ_ERR_ARG, "%s: input %d is NULL; expected a tensor", op, i);
-        if ((status = aji_check_operand(ctx, op + 3, x[i])) != AJ_OK)
+        if ((status = aji_check_operand(ctx, op, x[i])) != AJ_OK)
             return status;
         k->single = k->single || aj_tensor_dtype(x[i]) == AJ_F32;
     }

@@ -2,7 +2,7 @@
  * What all elementwise operations share: the shape rule, and the forward, which hands a program of one step to the executor. Also the constants
  * that vjps are made with.
  */
-#include <stdio.h>
+#include <math.h>
 
 #include "autograd/autograd_private.h"
 
@@ -25,13 +25,35 @@ aj_status aji_infer_elementwise(aji_call *c) {
     const aji_scalars *scalars = c->attr;
     aj_dtype dtype = working_dtype(c);
     if (c->op->step != AJI_STEP_CAST && !aji_step_supports(c->op->step, dtype))
-        return aj_raise(c->ctx, AJ_ERR_DTYPE, "aj_%s: the operand is %s; expected f64 or f32 (see aj_cast)", c->op->name,
+        return aj_raise(c->ctx, AJ_ERR_DTYPE, "%s: the operand is %s; expected f64 or f32 (see aj_cast)", c->op->name,
                         aj_dtype_name(dtype));
     const aji_meta *in[3] = {&c->in_meta[0], &c->in_meta[c->n_in > 1 ? 1 : 0], &c->in_meta[c->n_in - 1]};
-    char name[96];
-    snprintf(name, sizeof(name), "aj_%s", c->op->name);
     c->out_meta[0].dtype = c->op->step == AJI_STEP_CAST ? scalars->to : is_comparison(c->op->step) ? AJ_U8 : dtype;
-    return aji_broadcast_shape(c->ctx, name, c->n_in, in, &c->out_meta[0]);
+    return aji_broadcast_shape(c->ctx, c->op->name, c->n_in, in, &c->out_meta[0]);
+}
+
+static bool is_number_of(aj_dtype dtype, double value) {
+    switch (dtype) {
+    case AJ_I64:
+        return value == trunc(value) && value >= -0x1p63 && value < 0x1p63;
+    case AJ_I32:
+        return value == trunc(value) && value >= INT32_MIN && value <= INT32_MAX;
+    case AJ_U8:
+        return value == trunc(value) && value >= 0 && value <= UINT8_MAX;
+    default:
+        return true;
+    }
+}
+
+aj_status aji_infer_scalars(aji_call *c) {
+    const aji_scalars *scalars = c->attr;
+    aj_dtype dtype = c->in_meta[0].dtype;
+    for (int i = 0; i < 2; i++)
+        if (!is_number_of(dtype, scalars->imm[i]))
+            return aj_raise(c->ctx, AJ_ERR_ARG,
+                            "%s: the scalar %g is not a number of x's dtype, %s; make x floating with aj_cast", c->op->name,
+                            scalars->imm[i], aj_dtype_name(dtype));
+    return aji_infer_elementwise(c);
 }
 
 aj_status aji_forward_elementwise(aji_call *c) {
@@ -60,7 +82,7 @@ aj_status aji_forward_elementwise(aji_call *c) {
 
 static aj_tensor *full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value) {
     aji_value *v = aji_value_full(ctx, device, meta, value);
-    return v ? aji_tensor_wrap(v, "full") : NULL;
+    return v ? aji_tensor_wrap(v, "aj_full") : NULL;
 }
 
 aj_tensor *aji_full_like(aj_tensor *x, double value) {

@@ -13,11 +13,11 @@ aj_tensor *aj_param(aj_tensor *x) {
                  aj_dtype_name(aj_tensor_dtype(x)));
         return NULL;
     }
-    aji_value *v = aji_tensor_value(x, "param");
+    aji_value *v = aji_tensor_value(x, "aj_param");
     if (!v || aji_autograd_attach(ctx) != AJ_OK)
         return NULL;
     aji_node *leaf = aji_leaf_new(ctx);
-    aj_tensor *p = leaf ? aji_tensor_wrap(aji_value_retain(v), "param") : NULL;
+    aj_tensor *p = leaf ? aji_tensor_wrap(aji_value_retain(v), "aj_param") : NULL;
     if (p)
         aji_tensor_set_link(p, &leaf->link, 0);
     if (leaf)
@@ -45,7 +45,7 @@ aj_status aj_param_set(aj_tensor *param, aj_tensor *value) {
     if (ag->recording)
         return aj_raise(ctx, AJ_ERR_STATE,
                         "%s: a recording is open or stopped; expected a call after aj_backward or aj_record_end", op);
-    aj_status status = aji_check_operand(ctx, "param_set", value);
+    aj_status status = aji_check_operand(ctx, "aj_param_set", value);
     if (status != AJ_OK)
         return status;
     const aji_meta *m = aji_tensor_meta(value), *p = aji_tensor_meta(param);
@@ -59,7 +59,7 @@ aj_status aj_param_set(aj_tensor *param, aj_tensor *value) {
     if (aj_tensor_device(value) != aj_tensor_device(param))
         return aj_raise(ctx, AJ_ERR_DEVICE, "%s: the value is on %s; expected %s, as the parameter", op,
                         aj_device_name(aj_tensor_device(value)), aj_device_name(aj_tensor_device(param)));
-    aji_tensor_set_value(param, aji_value_retain(aji_tensor_value(value, "param_set")));
+    aji_tensor_set_value(param, aji_value_retain(aji_tensor_value(value, "aj_param_set")));
     return AJ_OK;
 }
 
@@ -67,7 +67,7 @@ aj_tensor *aj_grad(aj_tensor *param) {
     aji_node *leaf = leaf_of("aj_grad", param);
     if (!leaf)
         return NULL;
-    return leaf->grad ? aji_tensor_wrap(aji_value_retain(leaf->grad), "grad") : aji_zeros_like(param);
+    return leaf->grad ? aji_tensor_wrap(aji_value_retain(leaf->grad), "aj_grad") : aji_zeros_like(param);
 }
 
 void aj_zero_grad(aj_tensor *param) {
@@ -79,6 +79,6 @@ void aj_zero_grad(aj_tensor *param) {
 }
 
 aj_tensor *aj_detach(aj_tensor *x) {
-    aji_value *v = x ? aji_tensor_value(x, "detach") : NULL;
-    return v ? aji_tensor_wrap(aji_value_retain(v), "detach") : NULL;
+    aji_value *v = x ? aji_tensor_value(x, "aj_detach") : NULL;
+    return v ? aji_tensor_wrap(aji_value_retain(v), "aj_detach") : NULL;
 }

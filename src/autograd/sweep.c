@@ -151,8 +151,8 @@ static aj_status mark_reached(aji_sweep *s) {
 static aj_tensor *alias(aj_tensor *g) {
     int out;
     aji_link *link = aji_tensor_link(g, &out);
-    aji_value *v = aji_tensor_value(g, "backward");
-    aj_tensor *t = v ? aji_tensor_wrap(aji_value_retain(v), "backward") : NULL;
+    aji_value *v = aji_tensor_value(g, "aj_backward");
+    aj_tensor *t = v ? aji_tensor_wrap(aji_value_retain(v), "aj_backward") : NULL;
     if (t && link)
         aji_tensor_set_link(t, link, out);
     return t;
@@ -282,7 +282,7 @@ static aj_status commit(aji_sweep *s) {
         collected *c = &s->leaves[i];
         if (!c->grad || !c->leaf->grad)
             continue;
-        aj_tensor *before = aji_tensor_wrap(aji_value_retain(c->leaf->grad), "backward");
+        aj_tensor *before = aji_tensor_wrap(aji_value_retain(c->leaf->grad), "aj_backward");
         if (!before || add_gradient(s, &c->grad, before) != AJ_OK)
             return aj_ctx_status(s->ctx);
     }
@@ -291,7 +291,7 @@ static aj_status commit(aji_sweep *s) {
         if (!c->grad)
             continue;
         aji_value_release(c->leaf->grad);
-        c->leaf->grad = aji_value_retain(aji_tensor_value(c->grad, "backward"));
+        c->leaf->grad = aji_value_retain(aji_tensor_value(c->grad, "aj_backward"));
     }
     return AJ_OK;
 }
@@ -407,7 +407,7 @@ static aj_status check_spec(aj_ctx *ctx, const char *op, const aji_sweep_spec *s
         if (status == AJ_OK && spec->seeds && spec->seeds[k])
             status = check_pair(ctx, op, "seed", k, spec->seeds[k], spec->outs[k]);
         if (status == AJ_OK && spec->seeds && spec->seeds[k] && aji_tensor_consumer(spec->seeds[k]))
-            status = aji_check_operand(ctx, "backward", spec->seeds[k]);
+            status = aji_check_operand(ctx, "aj_backward", spec->seeds[k]);
     }
     for (int i = 0; i < spec->n_in && status == AJ_OK; i++)
         status = check_pair(ctx, op, "input", i, spec->ins[i], NULL);

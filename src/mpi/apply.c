@@ -6,8 +6,7 @@
 aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm) {
     if (!comm) {
         if (x) {
-            aj_raise(aj_tensor_ctx(x), AJ_ERR_ARG, "aj_%s: the communicator is NULL; expected one made by aj_comm_create",
-                     op->name);
+            aj_raise(aj_tensor_ctx(x), AJ_ERR_ARG, "%s: the communicator is NULL; expected one made by aj_comm_create", op->name);
             aji_gate(aj_tensor_ctx(x), NULL);
         }
         return NULL;
@@ -23,15 +22,15 @@ aj_status aji_check_root(aji_call *c, int root) {
     int size = c->comm->size;
     c->out_meta[0] = c->in_meta[0];
     if (size > 0 && (root < 0 || root >= size))
-        return aj_raise(c->ctx, AJ_ERR_ARG, "aj_%s: root %d is out of range; expected 0 ... %d", c->op->name, root, size - 1);
+        return aj_raise(c->ctx, AJ_ERR_ARG, "%s: root %d is out of range; expected 0 ... %d", c->op->name, root, size - 1);
     return AJ_OK;
 }
 
 aj_status aji_check_reduction(aji_call *c, MPI_Op op) {
     c->out_meta[0] = c->in_meta[0];
     if (op != MPI_SUM)
-        return aj_raise(c->ctx, AJ_ERR_UNSUPPORTED, "aj_%s: this reduction is not supported for %s; expected MPI_SUM",
-                        c->op->name, aj_dtype_name(c->in_meta[0].dtype));
+        return aj_raise(c->ctx, AJ_ERR_UNSUPPORTED, "%s: this reduction is not supported for %s; expected MPI_SUM", c->op->name,
+                        aj_dtype_name(c->in_meta[0].dtype));
     return AJ_OK;
 }
 

@@ -45,9 +45,9 @@ static aj_status agree_at_creation(aj_comm *comm, aj_status mine) {
 static aj_status duplicate(aj_comm *comm, MPI_Comm user) {
     MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint};
     for (int i = 0; i < 3; i++) {
-        int code = MPI_Comm_dup(user, duplicates[i]);
-        if (code != MPI_SUCCESS)
-            return aji_mpi_check(comm->ctx, "aj_comm_create", code);
+        aj_status status = aji_mpi_check(comm->ctx, "aj_comm_create", MPI_Comm_dup(user, duplicates[i]));
+        if (status != AJ_OK)
+            return status;
         MPI_Comm_set_errhandler(*duplicates[i], MPI_ERRORS_RETURN);
     }
     MPI_Comm_rank(comm->words, &comm->rank);
@@ -237,6 +237,8 @@ void aj_comm_destroy(aj_comm **at) {
     aji_close_round(comm);
     if (--comm->handles == 0 && aj_ctx_status(comm->ctx) == AJ_OK)
         refuse_lost_sends(mpi, comm);
+    if (comm->handles == 0)
+        aji_request_give_up(comm);
     free_unused(mpi, comm);
 }
 

@@ -68,6 +68,10 @@ void aji_gate(aj_ctx *ctx, aj_comm *comm);
 /* The round of aj_comm_destroy: waits for all; an error that some ranks have and others do not ends the job. */
 void aji_close_round(aj_comm *comm);
 
+/* flush.c */
+/* Collective: every message that is under way on comm, on all ranks, is given up. */
+void aji_flush(aj_comm *comm);
+
 /* apply.c: entry of the communication operations */
 /* One operand, one result. NULL with an error; the rank has been through the gate then. */
 aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm);
@@ -86,7 +90,8 @@ aj_status aji_forward_allreduce(aji_call *c); /* ops/allreduce.c: y_r = sum_k x_
 /* What the two ends of a stream must remember of a message; shared by its request, its nodes, and the list of sends in flight. */
 struct aji_message {
     int refs;
-    aj_comm *comm;
+    aj_ctx *ctx;
+    aj_comm *comm; /* held by the node, the open request, the list of sends in flight; not to be used after those */
     bool is_send;
     int peer, tag;  /* as given; of a receive, as resolved when it has completed */
     int64_t count;  /* elements transferred */
@@ -148,6 +153,7 @@ struct aj_request {
 const char *aji_open_request(aj_ctx *ctx);
 void aji_request_scope_end(aj_ctx *ctx, aj_scope *scope, aj_request **spent);
 void aji_request_free(aj_request *r);
+void aji_request_give_up(const aj_comm *comm); /* all open ones of comm: they count as waited for */
 void aji_request_describe(const aji_message *m, char text[160]);
 
 #define AJI_OP(name) extern const aji_op aji_op_##name;

@@ -14,8 +14,9 @@ typedef enum caller { GATE, AGREE, CLOSE } caller;
 
 /* What a round tells; -1: no rank is in error. */
 typedef struct outcome {
-    int first;          /* the lowest rank in error */
-    bool all, agreeing; /* all are in error; some called aj_agree */
+    int first;     /* the lowest rank in error */
+    bool all;      /* all are in error */
+    bool agreeing; /* some called aj_agree */
 } outcome;
 
 typedef struct words {
@@ -40,7 +41,7 @@ static void end_job(aj_comm *comm) {
 
 static outcome run_round(aj_comm *comm, caller who) {
     bool failed = aj_ctx_status(comm->ctx) != AJ_OK;
-    int mine[3] = {failed ? comm->size - comm->rank : 0, !failed, who == AGREE}, all[3] = {0, 0, 0};
+    int mine[3] = {failed ? comm->size - comm->rank : 0, !failed, who == AGREE}, all[3] = {0};
     MPI_Request request;
     bool done = false;
     int code = MPI_Iallreduce(mine, all, 3, MPI_INT, MPI_MAX, comm->words, &request);
@@ -71,18 +72,28 @@ static aj_status share_message(aj_comm *comm, int first) {
     return (aj_status)w.status;
 }
 
+/* All ranks know of the error now, and all are here: what was under way would meet the messages of the program that goes on. */
+static void settle(aj_comm *comm) {
+    comm->agreed = episode(comm->ctx);
+    aji_flush(comm);
+}
+
 void aji_gate(aj_ctx *ctx, aj_comm *comm) {
     aji_mpi *mpi = aji_mpi_of(ctx);
     if (!comm && mpi)
         comm = mpi->last;
-    if (!comm || comm->size <= 1 || mpi->finalized || aj_ctx_status(ctx) == AJ_OK || is_known(comm))
+    if (!comm || comm->size == 0 || mpi->finalized || aj_ctx_status(ctx) == AJ_OK || is_known(comm))
         return;
+    if (comm->size == 1) {
+        settle(comm);
+        return;
+    }
     outcome o = run_round(comm, GATE);
     if (o.agreeing)
         share_message(comm, o.first);
     else if (!o.all)
         end_job(comm); /* the others are closing the communicator and know of no error */
-    comm->agreed = episode(ctx);
+    settle(comm);
 }
 
 void aji_close_round(aj_comm *comm) {
@@ -95,7 +106,7 @@ void aji_close_round(aj_comm *comm) {
     else if (o.first >= 0 && !o.all && failed)
         end_job(comm);
     if (o.first >= 0)
-        comm->agreed = episode(comm->ctx);
+        settle(comm);
 }
 
 aj_status aj_agree(aj_comm *comm) {
@@ -108,6 +119,6 @@ aj_status aj_agree(aj_comm *comm) {
     if (o.first < 0)
         return AJ_OK;
     aj_status status = share_message(comm, o.first);
-    comm->agreed = episode(comm->ctx);
+    settle(comm);
     return status;
 }

@@ -8,22 +8,25 @@ aji_message *aji_message_new(aj_comm *comm, const char *op, bool is_send, int pe
     aji_message *m = aji_calloc(comm->ctx, sizeof(*m));
     if (!m)
         return NULL;
-    *m = (aji_message){
-        .refs = 1, .comm = comm, .is_send = is_send, .peer = peer, .tag = tag, .op = op, .request = MPI_REQUEST_NULL};
+    *m = (aji_message){.refs = 1,
+                       .ctx = comm->ctx,
+                       .comm = comm,
+                       .is_send = is_send,
+                       .peer = peer,
+                       .tag = tag,
+                       .op = op,
+                       .request = MPI_REQUEST_NULL};
     if (comm->size == 0)
         m->peer = MPI_PROC_NULL; /* nobody there */
-    aji_comm_retain(comm);
     return m;
 }
 
 void aji_message_release(aji_message *m) {
     if (!m || --m->refs > 0)
         return;
-    aj_ctx *ctx = m->comm->ctx;
     aj_release(&m->kept);
     aji_value_release(m->data);
-    aji_comm_release(m->comm);
-    aji_free(ctx, m, sizeof(*m));
+    aji_free(m->ctx, m, sizeof(*m));
 }
 
 void aji_message_attr_free(aj_ctx *ctx, void *attr) {
@@ -43,12 +46,12 @@ aj_status aji_message_check(aji_call *c) {
     c->out_meta[0] = c->in_meta[0];
     bool any_peer = m->peer == MPI_PROC_NULL || (!m->is_send && m->peer == MPI_ANY_SOURCE);
     if (!any_peer && (m->peer < 0 || m->peer >= m->comm->size))
-        return aj_raise(c->ctx, AJ_ERR_ARG, "aj_%s: %s %d is out of range; expected 0 ... %d%s or MPI_PROC_NULL", c->op->name,
+        return aj_raise(c->ctx, AJ_ERR_ARG, "%s: %s %d is out of range; expected 0 ... %d%s or MPI_PROC_NULL", c->op->name,
                         m->is_send ? "destination" : "source", m->peer, m->comm->size - 1, m->is_send ? "" : ", MPI_ANY_SOURCE");
     int largest = largest_tag(m->comm);
     bool any_tag = !m->is_send && m->tag == MPI_ANY_TAG;
     if (!any_tag && (m->tag < 0 || m->tag > largest))
-        return aj_raise(c->ctx, AJ_ERR_ARG, "aj_%s: tag %d is out of range; expected 0 ... %d%s", c->op->name, m->tag, largest,
+        return aj_raise(c->ctx, AJ_ERR_ARG, "%s: tag %d is out of range; expected 0 ... %d%s", c->op->name, m->tag, largest,
                         m->is_send ? "" : " or MPI_ANY_TAG");
     return AJ_OK;
 }
@@ -131,8 +134,9 @@ aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value *
 void aji_message_let_go(aji_message *m) {
     if (m->peer == MPI_PROC_NULL)
         return;
-    aji_mpi *mpi = aji_mpi_of(m->comm->ctx);
+    aji_mpi *mpi = aji_mpi_of(m->ctx);
     m->refs++;
+    aji_comm_retain(m->comm);
     m->next = NULL;
     *mpi->in_flight_end = m;
     mpi->in_flight_end = &m->next;
@@ -146,6 +150,7 @@ static void remove_at(aji_mpi *mpi, aji_message **at) {
         mpi->in_flight_end = at;
     aji_value_release(m->data);
     m->data = NULL;
+    aji_comm_release(m->comm);
     aji_message_release(m);
 }
 

@@ -35,17 +35,21 @@ static void unlink_open(aji_mpi *mpi, aj_request *r) {
     aji_ctx_count(mpi->ctx, AJ_STAT_REQUESTS, -1);
 }
 
+/* No longer open: a receive that has not come is cancelled. Sends are the library's own affair (message.c). */
+static void close_unfinished(aji_mpi *mpi, aj_request *r) {
+    unlink_open(mpi, r);
+    aji_comm_release(r->message->comm);
+    MPI_Request *request = &r->message->request;
+    if (!r->message->is_send && *request != MPI_REQUEST_NULL && !mpi->finalized) {
+        MPI_Cancel(request);
+        MPI_Wait(request, MPI_STATUS_IGNORE);
+    }
+}
+
 void aji_request_free(aj_request *r) {
     aj_ctx *ctx = r->ctx;
-    aji_mpi *mpi = aji_mpi_of(ctx);
-    if (!r->spent) {
-        unlink_open(mpi, r);
-        MPI_Request *request = &r->message->request;
-        if (!r->message->is_send && *request != MPI_REQUEST_NULL && !mpi->finalized) {
-            MPI_Cancel(request);
-            MPI_Wait(request, MPI_STATUS_IGNORE);
-        }
-    }
+    if (!r->spent)
+        close_unfinished(aji_mpi_of(ctx), r);
     aj_release(&r->handle);
     aji_value_release(r->buffer);
     aji_message_release(r->message);
@@ -87,6 +91,27 @@ aj_request *aj_scope_return_request(aj_scope *scope, aj_request *r) {
     return r;
 }
 
+/* The handle and the buffer go; the struct stays until its scope ends, so that using it again is an error and not a crash. */
+static void spend(aj_request *r) {
+    r->spent = true;
+    r->magic = SPENT;
+    aj_release(&r->handle);
+    aji_value_release(r->buffer);
+    r->buffer = NULL;
+    add_spent(r, r->scope ? r->scope : aji_ctx_scope(r->ctx));
+}
+
+void aji_request_give_up(const aj_comm *comm) {
+    aji_mpi *mpi = aji_mpi_of(comm->ctx);
+    for (aj_request *r = mpi->open, *next; r; r = next) {
+        next = r->next;
+        if (r->message->comm != comm)
+            continue;
+        close_unfinished(mpi, r);
+        spend(r);
+    }
+}
+
 /* ---- start ---- */
 
 static aj_request *start(const aji_op *op, const char *name, aj_tensor *x, int peer, int tag, aj_comm *comm) {
@@ -114,8 +139,9 @@ static aj_request *start(const aji_op *op, const char *name, aj_tensor *x, int p
         .magic = OPEN, .ctx = ctx, .next = mpi->open, .message = m, .handle = aj_keep(handle), .scope = aji_ctx_scope(ctx)};
     r->recording = aji_dtype_is_float(aj_tensor_dtype(x)) ? aji_recording_id(ctx) : 0;
     if (!m->is_send)
-        r->buffer = aji_value_retain(aji_tensor_value(handle, "irecv"));
+        r->buffer = aji_value_retain(aji_tensor_value(handle, "aj_irecv"));
     mpi->open = r;
+    aji_comm_retain(comm);
     aji_ctx_count(ctx, AJ_STAT_REQUESTS, 1);
     return r;
 }
@@ -139,8 +165,10 @@ static bool check_open(aj_request *r, const char *op) {
     char text[160];
     if (r->magic == SPENT || r->magic == OPEN) {
         aji_request_describe(r->message, text);
-        aj_raise(r->ctx, AJ_ERR_STATE, "%s: this request was waited for before: %s; expected one aj_wait for each", op, text);
-        aji_gate(r->ctx, r->message->comm);
+        aj_raise(r->ctx, AJ_ERR_STATE,
+                 "%s: this request was waited for before, or given up after an error: %s; expected one aj_wait for each", op,
+                 text);
+        aji_gate(r->ctx, NULL);
     }
     return false;
 }
@@ -166,12 +194,8 @@ aj_tensor *aj_wait(aj_request *r) {
     if (!y)
         return NULL;
     unlink_open(mpi, r);
-    r->spent = true;
-    r->magic = SPENT;
-    aj_release(&r->handle);
-    aji_value_release(r->buffer);
-    r->buffer = NULL;
-    add_spent(r, r->scope ? r->scope : aji_ctx_scope(ctx));
+    aji_comm_release(m->comm);
+    spend(r);
     return y;
 }
 

@@ -94,10 +94,10 @@ aj_status aji_streams_end(aj_ctx *ctx, aji_sweep *sweep, aj_status status) {
 /* ---- gradients of sends come home ---- */
 
 static aj_status post(aji_message *m) {
-    aj_tensor *buffer = aji_zeros_meta(m->comm->ctx, m->device, &m->meta);
+    aj_tensor *buffer = aji_zeros_meta(m->ctx, m->device, &m->meta);
     m->gradient = buffer ? aj_irecv(buffer, m->peer, m->tag, m->comm) : NULL;
     if (!m->gradient)
-        return aj_ctx_status(m->comm->ctx);
+        return aj_ctx_status(m->ctx);
     m->adjoint_started = true;
     return AJ_OK;
 }
@@ -127,7 +127,7 @@ aj_tensor *aji_wait_gradient(aji_message *m) {
 static aj_status send_in_turn(aji_message *m) {
     for (; m && m->kept && (!m->later || m->later->adjoint_started); m = m->earlier) {
         if (!aj_send(m->kept, m->peer, m->tag, m->comm))
-            return aj_ctx_status(m->comm->ctx);
+            return aj_ctx_status(m->ctx);
         aj_release(&m->kept);
         m->adjoint_started = true;
     }
@@ -143,7 +143,7 @@ aj_status aji_return_gradient(aji_message *m, aj_tensor *g, aj_tensor **left) {
     aj_tensor *flat = aj_reshape(g, 1, &numel);
     m->kept = aj_keep(aj_slice(flat, 0, 0, m->count, 1));
     if (!m->kept)
-        return aj_ctx_status(m->comm->ctx);
+        return aj_ctx_status(m->ctx);
     if (m->count == numel)
         *left = NULL;
     else if (m->count > 0)

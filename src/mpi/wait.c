@@ -7,25 +7,39 @@
 
 #define POLLS_BEFORE_YIELD 50
 
-int aji_mpi_wait(bool yields, MPI_Request *request, MPI_Status *status, double seconds, bool *done) {
-    if (!yields && seconds < 0) {
-        int code = MPI_Wait(request, status);
-        if (done)
-            *done = code == MPI_SUCCESS;
-        return code;
-    }
+/* MPICH 4.0.2 raises what it finds at completion (a message longer than its buffer) on MPI_COMM_WORLD, whose handler usually ends the job, and not on
+ * the communicator of the message. So that one returns errors while we wait, and gets its handler back. */
+static MPI_Errhandler hold_back_errors(void) {
+    MPI_Errhandler users;
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &users);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    return users;
+}
+
+static void give_handler_back(MPI_Errhandler users) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, users);
+    MPI_Errhandler_free(&users);
+}
+
+static int poll(bool yields, MPI_Request *request, MPI_Status *status, double seconds, int *done) {
     double end = seconds < 0 ? 0 : MPI_Wtime() + seconds;
-    int flag = 0;
     for (int polls = 0;; polls++) {
-        int code = MPI_Test(request, &flag, status);
-        if (flag || code != MPI_SUCCESS || (seconds >= 0 && MPI_Wtime() > end)) {
-            if (done)
-                *done = flag;
+        int code = MPI_Test(request, done, status);
+        if (*done || code != MPI_SUCCESS || (seconds >= 0 && MPI_Wtime() > end))
             return code;
-        }
         if (yields && polls >= POLLS_BEFORE_YIELD)
             sched_yield();
     }
+}
+
+int aji_mpi_wait(bool yields, MPI_Request *request, MPI_Status *status, double seconds, bool *done) {
+    MPI_Errhandler users = hold_back_errors();
+    int flag = 1;
+    int code = yields || seconds >= 0 ? poll(yields, request, status, seconds, &flag) : MPI_Wait(request, status);
+    give_handler_back(users);
+    if (done)
+        *done = flag;
+    return code;
 }
 
 aj_status aji_mpi_check(aj_ctx *ctx, const char *op, int code) {

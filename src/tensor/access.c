@@ -21,7 +21,7 @@ aj_tensor *aj_from_data(aj_ctx *ctx, aj_dtype dtype, int ndim, const int64_t *sh
         return NULL;
     if (numel > 0)
         memcpy(aji_value_data(v), data, (size_t)numel * aj_dtype_size(dtype));
-    return aji_tensor_wrap(v, "from_data");
+    return aji_tensor_wrap(v, "aj_from_data");
 }
 
 aj_tensor *aj_from_memory(aj_ctx *ctx, aj_dtype dtype, int ndim, const int64_t *shape, void *data,
@@ -40,14 +40,14 @@ aj_tensor *aj_from_memory(aj_ctx *ctx, aj_dtype dtype, int ndim, const int64_t *
     }
     size_t bytes = (size_t)aji_meta_numel(&meta) * aj_dtype_size(dtype);
     aji_value *v = aji_value_over(aji_storage_user(ctx, data, bytes, deleter, user), &meta);
-    return v ? aji_tensor_wrap(v, "from_memory") : NULL;
+    return v ? aji_tensor_wrap(v, "aj_from_memory") : NULL;
 }
 
 aj_status aj_unborrow(aj_tensor *t) {
     static const char op[] = "aj_unborrow";
     if (!t)
         return AJ_ERR_ARG;
-    aji_value *v = aji_tensor_value(t, "unborrow");
+    aji_value *v = aji_tensor_value(t, "aj_unborrow");
     if (!v)
         return aj_ctx_status(t->ctx);
     if (v->storage->owner != AJI_BORROWED)
@@ -138,5 +138,5 @@ const void *aj_data(aj_tensor *t) {
 aj_status aj_eval(aj_tensor *t) {
     if (!t)
         return AJ_ERR_ARG;
-    return aji_tensor_value(t, "eval") ? AJ_OK : aj_ctx_status(t->ctx);
+    return aji_tensor_value(t, "aj_eval") ? AJ_OK : aj_ctx_status(t->ctx);
 }

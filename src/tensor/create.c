@@ -5,13 +5,12 @@
 
 /* ---- constants ---- */
 
-/* op: the public name; handles are called by it without "aj_" */
 static aj_tensor *full(aj_ctx *ctx, const char *op, aj_dtype dtype, int ndim, const int64_t *shape, double value) {
     aji_meta meta;
     if (!ctx || aji_meta_set(ctx, op, &meta, dtype, ndim, shape) != AJ_OK)
         return NULL;
     aji_value *v = aji_value_full(ctx, aj_cpu(ctx), &meta, value);
-    return v ? aji_tensor_wrap(v, op + 3) : NULL;
+    return v ? aji_tensor_wrap(v, op) : NULL;
 }
 
 aj_tensor *aj_zeros(aj_ctx *ctx, aj_dtype dtype, int ndim, const int64_t *shape) {
@@ -77,7 +76,7 @@ aj_tensor *aj_arange(aj_ctx *ctx, aj_dtype dtype, double start, double stop, dou
     void *data = aji_value_data(v);
     for (int64_t i = 0; i < n; i++)
         store(data, dtype, i, start + (double)i * step);
-    return aji_tensor_wrap(v, "arange");
+    return aji_tensor_wrap(v, "aj_arange");
 }
 
 /* ---- random numbers ---- */
@@ -141,7 +140,7 @@ static aj_tensor *random_numbers(aj_ctx *ctx, const char *op, aj_dtype dtype, in
         philox(seed, (uint64_t)i, word);
         store(data, dtype, i, draw(word));
     }
-    return aji_tensor_wrap(v, op + 3);
+    return aji_tensor_wrap(v, op);
 }
 
 aj_tensor *aj_uniform(aj_ctx *ctx, aj_dtype dtype, int ndim, const int64_t *shape, uint64_t seed) {

@@ -58,7 +58,7 @@ aj_tensor *aj_assign(aj_tensor **var, aj_tensor *t) {
 aji_value *aji_tensor_value(aj_tensor *t, const char *user) {
     if (t->consumer)
         aj_raise(t->ctx, AJ_ERR_STATE,
-                 "aj_%s: this tensor was consumed by aj_%s; use the result of that call, or the form without _inplace", user,
+                 "%s: this tensor was consumed by %s; use the result of that call, or the form without _inplace", user,
                  t->consumer);
     return t->value;
 }
@@ -121,7 +121,7 @@ const char *aji_tensor_made_by(const aj_tensor *t) {
 aj_status aji_check_operand(aj_ctx *ctx, const char *op, aj_tensor *t) {
     if (t->ctx != ctx)
         return aj_raise(ctx, AJ_ERR_CONTEXT,
-                        "aj_%s: an operand made by %s belongs to another context; move its numbers with aj_data and aj_from_data",
+                        "%s: an operand made by %s belongs to another context; move its numbers with aj_data and aj_from_data",
                         op, t->made_by);
     return aji_tensor_value(t, op) ? AJ_OK : AJ_ERR_STATE;
 }
@@ -138,7 +138,7 @@ aj_ctx *aji_ctx_of(const char *op, int n, aj_tensor *const *t) {
     if (missing < 0)
         return ctx;
     if (ctx)
-        aj_raise(ctx, AJ_ERR_ARG, "aj_%s: operand %d is NULL; expected a tensor", op, missing);
+        aj_raise(ctx, AJ_ERR_ARG, "%s: operand %d is NULL; expected a tensor", op, missing);
     return NULL;
 }
 

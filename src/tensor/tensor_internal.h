@@ -9,8 +9,8 @@
 #include "adjoin/tensor.h"
 
 /* ---- memory (pool.c): every allocation of the library. The size is given again at free, so blocks carry no header. ---- */
-void *aji_alloc(aj_ctx *ctx, size_t bytes);  /* contents undefined, 64-byte aligned; NULL with AJ_ERR_MEMORY raised */
-void *aji_calloc(aj_ctx *ctx, size_t bytes); /* the same, all bytes zero */
+void *aji_alloc(aj_ctx *ctx, size_t bytes);             /* contents undefined, 64-byte aligned; NULL with AJ_ERR_MEMORY raised */
+void *aji_calloc(aj_ctx *ctx, size_t bytes);            /* the same, all bytes zero */
 void aji_free(aj_ctx *ctx, void *memory, size_t bytes); /* NULL is fine */
 /* Grow an array: *items holds *capacity elements of size bytes; after success it holds at least `wanted`. */
 aj_status aji_grow(aj_ctx *ctx, void **items, int64_t *capacity, int64_t wanted, size_t size);
@@ -77,13 +77,12 @@ typedef struct aji_link {
     void (*free)(struct aji_link *link);
 } aji_link;
 
-/* In this section operations are named without the prefix aj_: messages add it. */
 /* The one accessor to the numbers: computes them if they are pending. Borrowed. NULL raised (consumed: names the consumer and user). */
 aji_value *aji_tensor_value(aj_tensor *t, const char *user);
 const aji_meta *aji_tensor_meta(const aj_tensor *t);
 /* A new handle of the current scope on v; takes over the caller's reference to v, also on failure. by: the operation, a constant string. */
 aj_tensor *aji_tensor_wrap(aji_value *v, const char *by);
-aji_link *aji_tensor_link(const aj_tensor *t, int *out); /* what it depends on; NULL: a constant. Borrowed */
+aji_link *aji_tensor_link(const aj_tensor *t, int *out);         /* what it depends on; NULL: a constant. Borrowed */
 void aji_tensor_set_link(aj_tensor *t, aji_link *link, int out); /* retains link, releases the old one */
 void aji_link_retain(aji_link *link);
 void aji_link_release(aji_link *link);
@@ -100,10 +99,10 @@ aj_ctx *aji_ctx_of(const char *op, int n, aj_tensor *const *t);
 
 /* ---- what the layers above hang on a context (context.c) ---- */
 typedef enum aji_slot { AJI_SLOT_AUTOGRAD = 0, AJI_SLOT_MPI = 1, AJI_N_SLOTS = 2 } aji_slot;
-typedef struct aji_layer { /* first member of a layer's state */
-    void (*scope_mark)(aj_ctx *ctx, void *mark);          /* called at scope begin with 32 bytes of room; may be NULL */
+typedef struct aji_layer {                       /* first member of a layer's state */
+    void (*scope_mark)(aj_ctx *ctx, void *mark); /* called at scope begin with 32 bytes of room; may be NULL */
     void (*scope_restore)(aj_ctx *ctx, const void *mark, aj_scope *scope); /* at scope end, before the handles go; may be NULL */
-    bool (*destroy)(aj_ctx *ctx);                         /* at context destroy; upper layers first. Returns true if something leaked */
+    bool (*destroy)(aj_ctx *ctx); /* at context destroy; upper layers first. Returns true if something leaked */
 } aji_layer;
 aji_layer *aji_ctx_layer(const aj_ctx *ctx, aji_slot slot); /* NULL: not attached yet */
 void aji_ctx_set_layer(aj_ctx *ctx, aji_slot slot, aji_layer *layer);
@@ -112,10 +111,10 @@ void aji_ctx_set_rank(aj_ctx *ctx, int rank);                  /* for error mess
 double aji_ctx_grace(const aj_ctx *ctx);
 void aji_ctx_log(aj_ctx *ctx, const char *format, ...) AJ_PRINTF(2, 3); /* one line to the log callback */
 int64_t aji_ctx_error_epoch(const aj_ctx *ctx); /* counts clear_error calls: tells one error episode from the next */
-aj_scope *aji_ctx_scope(const aj_ctx *ctx);       /* the innermost open scope */
+aj_scope *aji_ctx_scope(const aj_ctx *ctx);     /* the innermost open scope */
 aj_scope *aji_scope_parent(const aj_scope *scope);
 aj_ctx *aji_scope_ctx(const aj_scope *scope);
-void *aji_scope_mark(aj_scope *scope, aji_slot slot);           /* the room that scope_mark was given */
+void *aji_scope_mark(aj_scope *scope, aji_slot slot); /* the room that scope_mark was given */
 
 /* ---- elementwise programs: run by the one executor ---- */
 /* A program works on registers of one block each. Registers 0 ... n_in-1 are the inputs; a step writes register `dst`, a fresh one or one
@@ -176,14 +175,17 @@ typedef struct aji_device_table {
      * AJ_ERR_ARG naming op and the bad index */
     aj_status (*take)(aj_ctx *ctx, const char *op, const aji_value *x, int axis, const aji_value *index, const aji_value *out);
     /* out[a, index[j], b] += value[a, j, b], in order of j; out is contiguous and already holds x */
-    aj_status (*scatter_add)(aj_ctx *ctx, const char *op, const aji_value *value, int axis, const aji_value *index, const aji_value *out);
+    aj_status (*scatter_add)(aj_ctx *ctx, const char *op, const aji_value *value, int axis, const aji_value *index,
+                             const aji_value *out);
     /* out[..., m, n] = a[..., m, k] b[..., k, n]; batch extents are equal (broadcast by strides). Any strides. out contiguous */
     aj_status (*matmul)(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out);
     /* out[..., n, k] = a[..., n, n]^-1 b[..., n, k]; AJ_ERR_NUMERIC if singular */
     aj_status (*solve)(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out);
-    aj_status (*cholesky)(aj_ctx *ctx, const aji_value *a, const aji_value *out); /* lower; reads the lower triangle; AJ_ERR_NUMERIC if not positive definite */
-    aj_status (*logdet)(aj_ctx *ctx, const aji_value *a, const aji_value *out);   /* log |det a|, out[...] without the last two axes */
-    aj_status (*wait)(aj_ctx *ctx);                                               /* all earlier work has finished */
+    aj_status (*cholesky)(aj_ctx *ctx, const aji_value *a,
+                          const aji_value *out); /* lower; reads the lower triangle; AJ_ERR_NUMERIC if not positive definite */
+    aj_status (*logdet)(aj_ctx *ctx, const aji_value *a,
+                        const aji_value *out); /* log |det a|, out[...] without the last two axes */
+    aj_status (*wait)(aj_ctx *ctx);            /* all earlier work has finished */
 } aji_device_table;
 
 struct aji_device {

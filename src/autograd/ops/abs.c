@@ -17,7 +17,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_abs = {
-    .name = "abs",
+    .name = "aj_abs",
     .maths = "y = |x|; gx = g sign(x), 0 at 0",
     AJI_ELEMENTWISE(ABS),
     .need = AJI_NEED_IN(0),

@@ -17,7 +17,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_acos = {
-    .name = "acos",
+    .name = "aj_acos",
     .maths = "y = acos(x); gx = -g / sqrt(1 - x^2)",
     AJI_ELEMENTWISE(ACOS),
     .need = AJI_NEED_IN(0),

@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_add = {
-    .name = "add",
+    .name = "aj_add",
     .maths = "y = a + b; ga = g, gb = g",
     AJI_ELEMENTWISE(ADD),
 

@@ -1,5 +1,5 @@
 /* Sum with a number. */
-#include "autograd/ops/helpers.h"
+#include "autograd/autograd_internal.h"
 
 static aj_status vjp(aji_call *c) {
     c->g_in[0] = c->g_out[0];
@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_add_scalar = {
-    .name = "add_scalar",
+    .name = "aj_add_scalar",
     .maths = "y = x + term; gx = g",
     .flags = AJI_OP_ELEMENTWISE,
 

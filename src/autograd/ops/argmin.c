@@ -1,5 +1,5 @@
 /* Where the smallest entry is. */
-#include "autograd/ops/helpers.h"
+#include "autograd/reduction.h"
 
 static aj_status infer(aji_call *c) {
     aj_status status = aji_infer_extremum(c);
@@ -26,7 +26,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_argmin = {
-    .name = "argmin",
+    .name = "aj_argmin",
     .maths = "y = first index of the smallest entry of x",
     .flags = AJI_OP_CONSTANT,
     .attr_size = sizeof(aji_axes),

@@ -17,7 +17,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_asin = {
-    .name = "asin",
+    .name = "aj_asin",
     .maths = "y = asin(x); gx = g / sqrt(1 - x^2)",
     AJI_ELEMENTWISE(ASIN),
     .need = AJI_NEED_IN(0),

@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_atan = {
-    .name = "atan",
+    .name = "aj_atan",
     .maths = "y = atan(x); gx = g / (1 + x^2)",
     AJI_ELEMENTWISE(ATAN),
     .need = AJI_NEED_IN(0),

@@ -26,7 +26,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_atan2 = {
-    .name = "atan2",
+    .name = "aj_atan2",
     .maths = "y = atan2(a, b); ga = g b / (a^2 + b^2), gb = -g a / (a^2 + b^2)",
     AJI_ELEMENTWISE(ATAN2),
     .need = AJI_NEED_ALL_IN,

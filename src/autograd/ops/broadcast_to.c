@@ -35,7 +35,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_broadcast_to = {
-    .name = "broadcast_to",
+    .name = "aj_broadcast_to",
     .maths = "y = x repeated; gx = g summed over what was repeated",
     .attr_size = sizeof(aji_meta),
     .infer = infer,

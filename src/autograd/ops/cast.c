@@ -29,7 +29,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_cast = {
-    .name = "cast",
+    .name = "aj_cast",
     .maths = "y = x as dtype; gx = g as x's dtype",
     .flags = AJI_OP_ELEMENTWISE,
     .step = AJI_STEP_CAST,

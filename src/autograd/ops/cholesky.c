@@ -74,7 +74,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_cholesky = {
-    .name = "cholesky",
+    .name = "aj_cholesky",
     .maths = "y = L, L L' = (a + a') / 2; ga = L'^-1 sym(phi(L' g)) L^-1",
     .need = AJI_NEED_OUT,
     .infer = infer,

@@ -1,7 +1,7 @@
 /* Limits. */
 #include <math.h>
 
-#include "autograd/ops/helpers.h"
+#include "autograd/autograd_internal.h"
 
 static aj_status infer(aji_call *c) {
     const aji_scalars *scalars = c->attr;
@@ -32,7 +32,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_clamp = {
-    .name = "clamp",
+    .name = "aj_clamp",
     .maths = "y = min(max(x, lo), hi); gx = g where lo <= x <= hi, else 0",
     .flags = AJI_OP_ELEMENTWISE,
     .need = AJI_NEED_IN(0) | AJI_NEED_OUT,

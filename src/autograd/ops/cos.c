@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_cos = {
-    .name = "cos",
+    .name = "aj_cos",
     .maths = "y = cos(x); gx = -g sin(x)",
     AJI_ELEMENTWISE(COS),
     .need = AJI_NEED_IN(0),

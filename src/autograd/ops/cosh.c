@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_cosh = {
-    .name = "cosh",
+    .name = "aj_cosh",
     .maths = "y = cosh(x); gx = g sinh(x)",
     AJI_ELEMENTWISE(COSH),
     .need = AJI_NEED_IN(0),

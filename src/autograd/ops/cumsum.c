@@ -1,5 +1,5 @@
 /* Running sum along an axis. */
-#include "autograd/ops/helpers.h"
+#include "autograd/reduction.h"
 
 static aj_status infer(aji_call *c) {
     aj_status status = aji_infer_reduction(c);
@@ -46,7 +46,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_cumsum = {
-    .name = "cumsum",
+    .name = "aj_cumsum",
     .maths = "y_i = sum_{j <= i} x_j; gx_j = sum_{i >= j} g_i",
 
     .attr_size = sizeof(aji_axes),

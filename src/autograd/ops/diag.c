@@ -59,7 +59,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_diag = {
-    .name = "diag",
+    .name = "aj_diag",
     .maths = "y = the diagonal of a, or the matrix with it; ga = diag(g)",
     .infer = infer,
     .forward = forward,

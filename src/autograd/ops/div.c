@@ -20,7 +20,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_div = {
-    .name = "div",
+    .name = "aj_div",
     .maths = "y = a / b; ga = g / b, gb = -g y / b",
     AJI_ELEMENTWISE(DIV),
     .need = AJI_NEED_IN(1) | AJI_NEED_OUT,

@@ -1,5 +1,34 @@
 /* Scalar product of two vectors. */
-#include "autograd/autograd_internal.h"
+#include "autograd/reduction.h"
+
+static aj_status infer(aji_call *c) {
+    const aji_meta *a = &c->in_meta[0], *b = &c->in_meta[1];
+    char text_a[160], text_b[160];
+    if (a->ndim != 1 || !aji_same_shape(a, b))
+        return aj_raise(c->ctx, AJ_ERR_SHAPE,
+                        "aj_dot: shapes %s and %s; expected two vectors of one length (see aj_matmul, aj_reshape)",
+                        aji_shape_text(a->ndim, a->shape, text_a), aji_shape_text(b->ndim, b->shape, text_b));
+    c->out_meta[0] = (aji_meta){.dtype = aji_dtype_is_float(a->dtype) ? a->dtype : AJ_I64};
+    return AJ_OK;
+}
+
+static aj_tensor *dot(aj_tensor *const *x, const void *attr) {
+    (void)attr;
+    if (aji_dtype_is_float(aj_tensor_dtype(x[0])))
+        return aj_sum(aj_mul(x[0], x[1]));
+    return aj_sum(aj_mul(aj_cast(x[0], AJ_I64), aj_cast(x[1], AJ_I64))); /* the products count in i64, as their sum does */
+}
+
+static aj_status forward(aji_call *c) {
+    return aji_forward_formula(c, dot);
+}
+
+static aj_status vjp(aji_call *c) {
+    for (int i = 0; i < 2; i++)
+        if (c->want[i])
+            c->g_in[i] = aj_mul(c->g_out[0], c->in[1 - i]);
+    return AJ_OK;
+}
 
 static aj_tensor *sample(aj_tensor *const *x) {
     return aj_dot(x[0], x[1]);
@@ -13,26 +42,15 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_dot = {
-    .name = "dot",
+    .name = "aj_dot",
     .maths = "y = sum of a b; ga = g b, gb = g a",
-    .flags = AJI_OP_COMPOSITE,
+    .need = AJI_NEED_ALL_IN,
+    .infer = infer,
+    .forward = forward,
+    .vjp = vjp,
     .samples = samples,
 };
 
 aj_tensor *aj_dot(aj_tensor *a, aj_tensor *b) {
-    aj_ctx *ctx = aji_check_composite(&aji_op_dot, 2, (aj_tensor *[]){a, b});
-    if (!ctx)
-        return NULL;
-    const aji_meta *of_a = aji_tensor_meta(a), *of_b = aji_tensor_meta(b);
-    if (of_a->ndim != 1 || !aji_same_shape(of_a, of_b)) {
-        char text_a[160], text_b[160];
-        aj_raise(ctx, AJ_ERR_SHAPE, "aj_dot: shapes %s and %s; expected two vectors of one length (see aj_matmul, aj_reshape)",
-                 aji_shape_text(of_a->ndim, of_a->shape, text_a), aji_shape_text(of_b->ndim, of_b->shape, text_b));
-        return NULL;
-    }
-    if (!aji_dtype_is_float(of_a->dtype)) { /* the products count in i64, as their sum does */
-        a = aj_cast(a, AJ_I64);
-        b = aj_cast(b, AJ_I64);
-    }
-    return aj_sum(aj_mul(a, b));
+    return aji_apply2(&aji_op_dot, NULL, a, b);
 }

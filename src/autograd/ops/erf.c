@@ -17,7 +17,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_erf = {
-    .name = "erf",
+    .name = "aj_erf",
     .maths = "y = erf(x); gx = g 2 exp(-x^2) / sqrt(pi)",
     AJI_ELEMENTWISE(ERF),
     .need = AJI_NEED_IN(0),

@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_exp = {
-    .name = "exp",
+    .name = "aj_exp",
     .maths = "y = exp(x); gx = g y",
     AJI_ELEMENTWISE(EXP),
     .need = AJI_NEED_OUT,

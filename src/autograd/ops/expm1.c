@@ -17,7 +17,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_expm1 = {
-    .name = "expm1",
+    .name = "aj_expm1",
     .maths = "y = exp(x) - 1; gx = g exp(x)",
     AJI_ELEMENTWISE(EXPM1),
     .need = AJI_NEED_IN(0),

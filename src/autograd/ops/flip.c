@@ -41,7 +41,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_flip = {
-    .name = "flip",
+    .name = "aj_flip",
     .maths = "y_i = x_{n-1-i}; gx = g in reverse order",
     .attr_size = sizeof(attr),
     .infer = infer,

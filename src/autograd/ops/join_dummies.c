@@ -21,7 +21,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_join_dummies = {
-    .name = "join_dummies",
+    .name = "aj_join_dummies",
     .maths = "y = x; gx = g, gdummy = 0",
     .flags = AJI_OP_MIXED_DTYPES | AJI_OP_MIXED_DEVICES,
     .forward = forward,

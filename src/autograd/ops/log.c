@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_log = {
-    .name = "log",
+    .name = "aj_log",
     .maths = "y = log(x); gx = g / x",
     AJI_ELEMENTWISE(LOG),
     .need = AJI_NEED_IN(0),

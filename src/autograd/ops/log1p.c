@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_log1p = {
-    .name = "log1p",
+    .name = "aj_log1p",
     .maths = "y = log(1 + x); gx = g / (1 + x)",
     AJI_ELEMENTWISE(LOG1P),
     .need = AJI_NEED_IN(0),

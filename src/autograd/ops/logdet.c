@@ -39,7 +39,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_logdet = {
-    .name = "logdet",
+    .name = "aj_logdet",
     .maths = "y = log |det a|; ga = g a'^-1",
     .need = AJI_NEED_IN(0),
     .infer = infer,

@@ -1,9 +1,11 @@
 /* Logarithm of a sum of exponentials. */
 #include <math.h>
 
-#include "autograd/ops/helpers.h"
+#include "autograd/reduction.h"
 
-static aj_tensor *logsumexp(aj_tensor *x, const aji_axes *a) {
+static aj_tensor *logsumexp(aj_tensor *const *in, const void *attr) {
+    const aji_axes *a = attr;
+    aj_tensor *x = in[0];
     aj_tensor *shift = aji_exp_shift(x, a);
     aj_tensor *y = aj_add(shift, aj_log(aj_sum_axes(aj_exp(aj_sub(x, shift)), 1, a->axis, true)));
     return aj_squeeze(y, a->axis[0]);
@@ -30,16 +32,13 @@ static aj_tensor *of_first(aj_tensor *const *x) {
 }
 
 static const aji_sample samples[] = {
-    {.n_in = 1, .in = {{1, {4}, -2, 2}}, .call = of_last},
-    {.n_in = 1, .in = {{2, {2, 3}, -2, 2}}, .call = of_last},
-    {.n_in = 1, .in = {{2, {3, 1}, -2, 2}}, .call = of_last},
-    {.n_in = 1, .in = {{3, {3, 2, 2}, -2, 2}}, .call = of_first},
-    {.n_in = 1, .in = {{2, {0, 3}, -2, 2}}, .call = of_last},
-    {0},
+    {.n_in = 1, .in = {{1, {4}, -2, 2}}, .call = of_last},    {.n_in = 1, .in = {{2, {2, 3}, -2, 2}}, .call = of_last},
+    {.n_in = 1, .in = {{2, {3, 1}, -2, 2}}, .call = of_last}, {.n_in = 1, .in = {{3, {3, 2, 2}, -2, 2}}, .call = of_first},
+    {.n_in = 1, .in = {{2, {0, 3}, -2, 2}}, .call = of_last}, {0},
 };
 
 const aji_op aji_op_logsumexp = {
-    .name = "logsumexp",
+    .name = "aj_logsumexp",
     .maths = "y = log(sum exp(x)); gx = g exp(x - y)",
     .need = AJI_NEED_IN(0) | AJI_NEED_OUT,
     .attr_size = sizeof(aji_axes),

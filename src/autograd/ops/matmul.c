@@ -64,7 +64,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_matmul = {
-    .name = "matmul",
+    .name = "aj_matmul",
     .maths = "y = a b; ga = g b'; gb = a' g",
     .need = AJI_NEED_IN(0) | AJI_NEED_IN(1),
     .infer = infer,

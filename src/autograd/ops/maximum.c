@@ -21,7 +21,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_maximum = {
-    .name = "maximum",
+    .name = "aj_maximum",
     .maths = "y = max(a, b); ga = g where a >= b, else 0, gb = g - ga",
     AJI_ELEMENTWISE(MAXIMUM),
     .need = AJI_NEED_ALL_IN,

@@ -1,5 +1,21 @@
 /* Mean: the sum divided by how many there are. */
-#include "autograd/ops/helpers.h"
+#include "autograd/reduction.h"
+
+static aj_tensor *mean(aj_tensor *const *x, const void *attr) {
+    const aji_axes *a = attr;
+    aj_tensor *sum = aj_sum_axes(x[0], a->n, a->axis, a->keepdims);
+    return aj_div(sum, aji_full_like(sum, aji_reduced_count(aji_tensor_meta(x[0]), a)));
+}
+
+static aj_status forward(aji_call *c) {
+    return aji_forward_formula(c, mean);
+}
+
+static aj_status vjp(aji_call *c) {
+    aj_tensor *n = aji_full_like(c->g_out[0], aji_reduced_count(&c->in_meta[0], c->attr));
+    c->g_in[0] = aji_spread(c, aj_div(c->g_out[0], n));
+    return AJ_OK;
+}
 
 static aj_tensor *of_all(aj_tensor *const *x) {
     return aj_mean(x[0]);
@@ -27,35 +43,19 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_mean = {
-    .name = "mean",
+    .name = "aj_mean",
     .maths = "y = sum of x / n; gx = g / n, repeated",
-    .flags = AJI_OP_COMPOSITE,
+    .attr_size = sizeof(aji_axes),
+    .infer = aji_infer_float_reduction,
+    .forward = forward,
+    .vjp = vjp,
     .samples = samples,
 };
 
-static aj_tensor *mean(aj_tensor *x, aji_axes a) {
-    aj_ctx *ctx = aji_check_composite(&aji_op_mean, 1, &x);
-    if (!ctx)
-        return NULL;
-    const aji_meta *meta = aji_tensor_meta(x);
-    if (!aji_dtype_is_float(meta->dtype)) {
-        aj_raise(ctx, AJ_ERR_DTYPE, "%s: the operand is %s; expected f64 or f32 (see aj_cast)", a.call,
-                 aj_dtype_name(meta->dtype));
-        return NULL;
-    }
-    if (aji_axes_check(ctx, &a, meta->ndim) != AJ_OK)
-        return NULL;
-    double n = 1;
-    for (int i = 0; i < a.n; i++)
-        n *= (double)meta->shape[a.axis[i]];
-    aj_tensor *y = aj_sum_axes(x, a.n, a.axis, a.keepdims);
-    return aj_div(y, aji_full_like(y, n));
-}
-
 aj_tensor *aj_mean(aj_tensor *x) {
-    return mean(x, (aji_axes){.call = "aj_mean", .all = true});
+    return aji_reduce_all(&aji_op_mean, "aj_mean", x);
 }
 
 aj_tensor *aj_mean_axes(aj_tensor *x, int n, const int *axes, bool keepdims) {
-    return mean(x, (aji_axes){.call = "aj_mean_axes", .keepdims = keepdims, .n = n, .given = axes});
+    return aji_reduce_axes(&aji_op_mean, "aj_mean_axes", x, n, axes, keepdims);
 }

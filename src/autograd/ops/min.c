@@ -1,5 +1,5 @@
 /* Smallest entry. */
-#include "autograd/ops/helpers.h"
+#include "autograd/reduction.h"
 
 static aj_status forward(aji_call *c) {
     return aji_forward_reduction(c, AJI_MIN);
@@ -35,7 +35,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_min = {
-    .name = "min",
+    .name = "aj_min",
     .maths = "y = smallest entry of x; gx = g at its first place, 0 elsewhere",
     .need = AJI_NEED_IN(0),
     .attr_size = sizeof(aji_axes),

@@ -21,7 +21,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_minimum = {
-    .name = "minimum",
+    .name = "aj_minimum",
     .maths = "y = min(a, b); ga = g where a <= b, else 0, gb = g - ga",
     AJI_ELEMENTWISE(MINIMUM),
     .need = AJI_NEED_ALL_IN,

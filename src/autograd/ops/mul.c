@@ -18,7 +18,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_mul = {
-    .name = "mul",
+    .name = "aj_mul",
     .maths = "y = a b; ga = g b, gb = g a",
     AJI_ELEMENTWISE(MUL),
     .need = AJI_NEED_ALL_IN,

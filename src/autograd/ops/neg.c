@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_neg = {
-    .name = "neg",
+    .name = "aj_neg",
     .maths = "y = -x; gx = -g",
     AJI_ELEMENTWISE(NEG),
 

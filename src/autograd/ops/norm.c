@@ -1,10 +1,12 @@
 /* 2-norm: the root of the sum of squares. */
 #include <math.h>
 
-#include "autograd/ops/helpers.h"
+#include "autograd/reduction.h"
 
 /* The squares are those of x divided by its largest entry, so that they neither over- nor underflow. */
-static aj_tensor *norm(aj_tensor *x, const aji_axes *a) {
+static aj_tensor *norm(aj_tensor *const *in, const void *attr) {
+    const aji_axes *a = attr;
+    aj_tensor *x = in[0];
     if (aj_numel(x) == 0)
         return aj_sum_axes(x, a->n, a->axis, a->keepdims);
     aj_tensor *largest = aj_max_axes(aj_abs(x), a->n, a->axis, true);
@@ -61,7 +63,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_norm = {
-    .name = "norm",
+    .name = "aj_norm",
     .maths = "y = sqrt(sum of x^2); gx = g x / y, 0 where y = 0",
     .need = AJI_NEED_IN(0) | AJI_NEED_OUT,
     .attr_size = sizeof(aji_axes),

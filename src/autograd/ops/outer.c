@@ -12,7 +12,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_outer = {
-    .name = "outer",
+    .name = "aj_outer",
     .maths = "y_ij = a_i b_j; ga = g b; gb = g' a",
     .flags = AJI_OP_COMPOSITE,
     .samples = samples,

@@ -61,7 +61,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_pad = {
-    .name = "pad",
+    .name = "aj_pad",
     .maths = "y = value, x, value along an axis; gx = g without the ends",
     .attr_size = sizeof(attr),
     .infer = infer,

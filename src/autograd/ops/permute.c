@@ -58,7 +58,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_permute = {
-    .name = "permute",
+    .name = "aj_permute",
     .maths = "y's axis i = x's axis axes[i]; gx = g permuted back",
     .attr_size = sizeof(attr),
     .infer = infer,

@@ -26,7 +26,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_pow = {
-    .name = "pow",
+    .name = "aj_pow",
     .maths = "y = a^b; ga = g b a^(b-1), gb = g y log(a)",
     AJI_ELEMENTWISE(POW),
     .need = AJI_NEED_ALL_IN | AJI_NEED_OUT,

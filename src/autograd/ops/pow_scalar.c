@@ -1,5 +1,5 @@
 /* Power with a constant exponent. */
-#include "autograd/ops/helpers.h"
+#include "autograd/autograd_internal.h"
 
 static aj_status vjp(aji_call *c) {
     const aji_scalars *scalars = c->attr;
@@ -44,7 +44,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_pow_scalar = {
-    .name = "pow_scalar",
+    .name = "aj_pow_scalar",
     .maths = "y = x^p; gx = g p x^(p-1), 0 for p = 0",
     .flags = AJI_OP_ELEMENTWISE,
     .need = AJI_NEED_IN(0),

@@ -10,7 +10,7 @@
  */
 #include <math.h>
 
-#include "autograd/ops/helpers.h"
+#include "autograd/reduction.h"
 
 #define MAX_LEVELS 64
 
@@ -122,7 +122,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_prod = {
-    .name = "prod",
+    .name = "aj_prod",
     .maths = "y = product of x; gx_i = g product of the others",
     .need = AJI_NEED_IN(0),
     .attr_size = sizeof(aji_axes),

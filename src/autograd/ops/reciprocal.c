@@ -17,7 +17,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_reciprocal = {
-    .name = "reciprocal",
+    .name = "aj_reciprocal",
     .maths = "y = 1 / x; gx = -g y^2",
     AJI_ELEMENTWISE(RECIPROCAL),
     .need = AJI_NEED_OUT,

@@ -18,7 +18,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_relu = {
-    .name = "relu",
+    .name = "aj_relu",
     .maths = "y = max(x, 0); gx = g where x > 0, else 0",
     AJI_ELEMENTWISE(RELU),
     .need = AJI_NEED_OUT,

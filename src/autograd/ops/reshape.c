@@ -73,7 +73,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_reshape = {
-    .name = "reshape",
+    .name = "aj_reshape",
     .maths = "y = x in another shape; gx = g in x's shape",
     .attr_size = sizeof(attr),
     .infer = infer,

@@ -60,7 +60,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_roll = {
-    .name = "roll",
+    .name = "aj_roll",
     .maths = "y_{(i + shift) mod n} = x_i; gx = g rolled back",
     .attr_size = sizeof(attr),
     .infer = infer,

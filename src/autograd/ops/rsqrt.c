@@ -17,7 +17,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_rsqrt = {
-    .name = "rsqrt",
+    .name = "aj_rsqrt",
     .maths = "y = 1 / sqrt(x); gx = -g y^3 / 2",
     AJI_ELEMENTWISE(RSQRT),
     .need = AJI_NEED_OUT,

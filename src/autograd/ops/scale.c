@@ -1,5 +1,5 @@
 /* Product with a number. */
-#include "autograd/ops/helpers.h"
+#include "autograd/autograd_internal.h"
 
 static aj_status vjp(aji_call *c) {
     const aji_scalars *scalars = c->attr;
@@ -22,7 +22,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_scale = {
-    .name = "scale",
+    .name = "aj_scale",
     .maths = "y = factor x; gx = factor g",
     .flags = AJI_OP_ELEMENTWISE,
 

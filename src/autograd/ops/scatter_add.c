@@ -65,7 +65,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_scatter_add = {
-    .name = "scatter_add",
+    .name = "aj_scatter_add",
     .maths = "y = x with value_j added at index_j; gx = g; gvalue_j = g_{index_j}",
     .flags = AJI_OP_MIXED_DTYPES,
     .need = AJI_NEED_IN(1),

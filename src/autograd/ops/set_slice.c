@@ -49,7 +49,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_set_slice = {
-    .name = "set_slice",
+    .name = "aj_set_slice",
     .maths = "y = x, but value in [start:stop:step]; gx = g, but 0 there; gvalue = g there",
     .attr_size = sizeof(aji_range),
     .infer = infer,

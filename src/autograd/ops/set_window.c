@@ -11,16 +11,15 @@ static aj_status infer(aji_call *c) {
     const aji_meta *x = &c->in_meta[0], *value = &c->in_meta[1];
     *c->out_meta = *x;
     if (value->ndim != x->ndim)
-        return aj_raise(c->ctx, AJ_ERR_SHAPE,
-                        "aj_%s: x has %d axes, value %d; expected as many (see aj_unsqueeze, aj_broadcast_to)", c->op->name,
-                        x->ndim, value->ndim);
+        return aj_raise(c->ctx, AJ_ERR_SHAPE, "%s: x has %d axes, value %d; expected as many (see aj_unsqueeze, aj_broadcast_to)",
+                        c->op->name, x->ndim, value->ndim);
     for (int i = 0; i < x->ndim; i++) {
         if (a->lo[i] < 0 || a->lo[i] > x->shape[i])
-            return aj_raise(c->ctx, AJ_ERR_ARG, "aj_%s: lo is %lld on axis %d; expected 0 ... %lld, the extent", c->op->name,
+            return aj_raise(c->ctx, AJ_ERR_ARG, "%s: lo is %lld on axis %d; expected 0 ... %lld, the extent", c->op->name,
                             (long long)a->lo[i], i, (long long)x->shape[i]);
         if (value->shape[i] > x->shape[i] - a->lo[i])
             return aj_raise(c->ctx, AJ_ERR_SHAPE,
-                            "aj_%s: value has extent %lld on axis %d; expected at most %lld between lo %lld and the end",
+                            "%s: value has extent %lld on axis %d; expected at most %lld between lo %lld and the end",
                             c->op->name, (long long)value->shape[i], i, (long long)(x->shape[i] - a->lo[i]), (long long)a->lo[i]);
     }
     return AJ_OK;
@@ -87,7 +86,7 @@ static const aji_sample samples_inplace[] = {
 };
 
 const aji_op aji_op_set_window = {
-    .name = "set_window",
+    .name = "aj_set_window",
     .maths = "y = x, but value in the box at lo; gx = g, but 0 there; gvalue = g there",
     .attr_size = sizeof(attr),
     .infer = infer,
@@ -97,7 +96,7 @@ const aji_op aji_op_set_window = {
 };
 
 const aji_op aji_op_set_window_inplace = {
-    .name = "set_window_inplace",
+    .name = "aj_set_window_inplace",
     .maths = "y = x, but value in the box at lo; gx = g, but 0 there; gvalue = g there",
     .flags = AJI_OP_CONSUMES,
     .attr_size = sizeof(attr),

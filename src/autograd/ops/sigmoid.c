@@ -17,7 +17,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_sigmoid = {
-    .name = "sigmoid",
+    .name = "aj_sigmoid",
     .maths = "y = 1 / (1 + exp(-x)); gx = g y (1 - y)",
     AJI_ELEMENTWISE(SIGMOID),
     .need = AJI_NEED_OUT,

@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_sin = {
-    .name = "sin",
+    .name = "aj_sin",
     .maths = "y = sin(x); gx = g cos(x)",
     AJI_ELEMENTWISE(SIN),
     .need = AJI_NEED_IN(0),

@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_sinh = {
-    .name = "sinh",
+    .name = "aj_sinh",
     .maths = "y = sinh(x); gx = g cosh(x)",
     AJI_ELEMENTWISE(SINH),
     .need = AJI_NEED_IN(0),

@@ -50,7 +50,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_slice = {
-    .name = "slice",
+    .name = "aj_slice",
     .maths = "y = x[start:stop:step]; gx = g there, 0 elsewhere",
     .attr_size = sizeof(aji_range),
     .infer = infer,

@@ -1,5 +1,5 @@
 /* Exponentials divided by their sum. */
-#include "autograd/ops/helpers.h"
+#include "autograd/reduction.h"
 
 static aj_status infer(aji_call *c) {
     aj_status status = aji_infer_float_reduction(c);
@@ -7,7 +7,9 @@ static aj_status infer(aji_call *c) {
     return status;
 }
 
-static aj_tensor *softmax(aj_tensor *x, const aji_axes *a) {
+static aj_tensor *softmax(aj_tensor *const *in, const void *attr) {
+    const aji_axes *a = attr;
+    aj_tensor *x = in[0];
     aj_tensor *e = aj_exp(aj_sub(x, aji_exp_shift(x, a)));
     return aj_div(e, aj_sum_axes(e, 1, a->axis, true));
 }
@@ -42,7 +44,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_softmax = {
-    .name = "softmax",
+    .name = "aj_softmax",
     .maths = "y = exp(x) / sum exp(x); gx = y (g - sum g y)",
     .need = AJI_NEED_OUT,
     .attr_size = sizeof(aji_axes),

@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_softplus = {
-    .name = "softplus",
+    .name = "aj_softplus",
     .maths = "y = log(1 + exp(x)); gx = g sigmoid(x)",
     AJI_ELEMENTWISE(SOFTPLUS),
     .need = AJI_NEED_IN(0),

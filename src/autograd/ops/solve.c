@@ -44,7 +44,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_solve = {
-    .name = "solve",
+    .name = "aj_solve",
     .maths = "y = a^-1 b; gb = a'^-1 g; ga = -gb y'",
     .need = AJI_NEED_IN(0) | AJI_NEED_OUT,
     .infer = infer,

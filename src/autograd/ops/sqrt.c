@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_sqrt = {
-    .name = "sqrt",
+    .name = "aj_sqrt",
     .maths = "y = sqrt(x); gx = g / (2 y)",
     AJI_ELEMENTWISE(SQRT),
     .need = AJI_NEED_OUT,

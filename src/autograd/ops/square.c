@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_square = {
-    .name = "square",
+    .name = "aj_square",
     .maths = "y = x^2; gx = 2 g x",
     AJI_ELEMENTWISE(SQUARE),
     .need = AJI_NEED_IN(0),

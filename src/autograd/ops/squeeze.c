@@ -48,7 +48,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_squeeze = {
-    .name = "squeeze",
+    .name = "aj_squeeze",
     .maths = "y = x without an axis of extent 1; gx = g with it",
     .attr_size = sizeof(attr),
     .infer = infer,

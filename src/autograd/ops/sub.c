@@ -18,7 +18,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_sub = {
-    .name = "sub",
+    .name = "aj_sub",
     .maths = "y = a - b; ga = g, gb = -g",
     AJI_ELEMENTWISE(SUB),
 

@@ -1,5 +1,5 @@
 /* Sum. */
-#include "autograd/ops/helpers.h"
+#include "autograd/reduction.h"
 
 static aj_status forward(aji_call *c) {
     return aji_forward_reduction(c, AJI_SUM);
@@ -45,7 +45,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_sum = {
-    .name = "sum",
+    .name = "aj_sum",
     .maths = "y = sum of x; gx = g, repeated",
 
     .attr_size = sizeof(aji_axes),

@@ -54,7 +54,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_take = {
-    .name = "take",
+    .name = "aj_take",
     .maths = "y_j = x_{index_j}; gx = 0 with g_j added at index_j",
     .flags = AJI_OP_MIXED_DTYPES,
     .need = AJI_NEED_IN(1),

@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_tan = {
-    .name = "tan",
+    .name = "aj_tan",
     .maths = "y = tan(x); gx = g (1 + y^2)",
     AJI_ELEMENTWISE(TAN),
     .need = AJI_NEED_OUT,

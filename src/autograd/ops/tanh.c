@@ -16,7 +16,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_tanh = {
-    .name = "tanh",
+    .name = "aj_tanh",
     .maths = "y = tanh(x); gx = g (1 - y^2)",
     AJI_ELEMENTWISE(TANH),
     .need = AJI_NEED_OUT,

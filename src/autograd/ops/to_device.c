@@ -27,7 +27,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_to_device = {
-    .name = "to_device",
+    .name = "aj_to_device",
     .maths = "y = x elsewhere; gx = g here",
     .attr_size = sizeof(attr),
     .forward = forward,

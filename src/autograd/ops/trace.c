@@ -13,7 +13,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_trace = {
-    .name = "trace",
+    .name = "aj_trace",
     .maths = "y = sum_i a_ii; ga = g on the diagonal",
     .flags = AJI_OP_COMPOSITE,
     .samples = samples,

@@ -52,7 +52,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_transpose = {
-    .name = "transpose",
+    .name = "aj_transpose",
     .maths = "y = x with two axes exchanged; gx = g with them exchanged",
     .attr_size = sizeof(attr),
     .infer = infer,

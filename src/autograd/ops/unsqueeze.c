@@ -44,7 +44,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_unsqueeze = {
-    .name = "unsqueeze",
+    .name = "aj_unsqueeze",
     .maths = "y = x with a new axis of extent 1; gx = g without it",
     .attr_size = sizeof(attr),
     .infer = infer,

@@ -32,7 +32,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_where = {
-    .name = "where",
+    .name = "aj_where",
     .maths = "y = a where cond, else b; ga = g where cond, else 0, gb = 0 where cond, else g",
     .flags = AJI_OP_ELEMENTWISE | AJI_OP_MIXED_DTYPES,
     .need = AJI_NEED_IN(0),

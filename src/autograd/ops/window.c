@@ -54,7 +54,7 @@ static const aji_sample samples[] = {
 };
 
 const aji_op aji_op_window = {
-    .name = "window",
+    .name = "aj_window",
     .maths = "y = x[lo:hi]; gx = g there, 0 elsewhere",
     .attr_size = sizeof(attr),
     .infer = infer,

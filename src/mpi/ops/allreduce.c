@@ -31,7 +31,7 @@ static aj_status vjp(aji_call *c) {
 }
 
 const aji_op aji_op_allreduce = {
-    .name = "allreduce",
+    .name = "aj_allreduce",
     .maths = "y_r = sum_k x_k; gx_k = sum_r g_r",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(attr),

@@ -12,7 +12,7 @@ static aj_status vjp(aji_call *c) {
 }
 
 const aji_op aji_op_barrier = {
-    .name = "barrier",
+    .name = "aj_barrier",
     .maths = "adjoint: a barrier",
     .flags = AJI_OP_COMM,
     .forward = forward,

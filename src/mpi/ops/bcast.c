@@ -39,7 +39,7 @@ static aj_status vjp(aji_call *c) {
 }
 
 const aji_op aji_op_bcast = {
-    .name = "bcast",
+    .name = "aj_bcast",
     .maths = "y_r = x_root; gx_root = sum_r g_r, 0 elsewhere",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(attr),
@@ -48,7 +48,7 @@ const aji_op aji_op_bcast = {
     .vjp = vjp,
 };
 const aji_op aji_op_bcast_inplace = {
-    .name = "bcast_inplace",
+    .name = "aj_bcast_inplace",
     .maths = "y_r = x_root; gx_root = sum_r g_r, 0 elsewhere; consumes x",
     .flags = AJI_OP_COMM | AJI_OP_CONSUMES,
     .attr_size = sizeof(attr),

@@ -25,7 +25,7 @@ static aj_status vjp(aji_call *c) {
 }
 
 const aji_op aji_op_recv = {
-    .name = "recv",
+    .name = "aj_recv",
     .maths = "y[0:m] = message, y[m:] = buffer[m:]; g[0:m] goes home, gbuffer = (0, g[m:])",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(aji_message_attr),
@@ -35,7 +35,7 @@ const aji_op aji_op_recv = {
     .vjp = vjp,
 };
 const aji_op aji_op_irecv = {
-    .name = "irecv",
+    .name = "aj_irecv",
     .maths = "y = buffer, until wait; gbuffer = what wait left of g",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(aji_message_attr),

@@ -43,7 +43,7 @@ static aj_status vjp(aji_call *c) {
 }
 
 const aji_op aji_op_reduce = {
-    .name = "reduce",
+    .name = "aj_reduce",
     .maths = "y_root = sum_k x_k, 0 elsewhere; gx_k = g_root",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(attr),
@@ -52,7 +52,7 @@ const aji_op aji_op_reduce = {
     .vjp = vjp,
 };
 const aji_op aji_op_reduce_inplace = {
-    .name = "reduce_inplace",
+    .name = "aj_reduce_inplace",
     .maths = "y_root = sum_k x_k, 0 elsewhere; gx_k = g_root; consumes x",
     .flags = AJI_OP_COMM | AJI_OP_CONSUMES,
     .attr_size = sizeof(attr),

@@ -26,7 +26,7 @@ static aj_status vjp(aji_call *c) {
 }
 
 const aji_op aji_op_send = {
-    .name = "send",
+    .name = "aj_send",
     .maths = "y = x, sent; gx = g + the receiver's g[0:m]",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(aji_message_attr),
@@ -36,7 +36,7 @@ const aji_op aji_op_send = {
     .vjp = vjp,
 };
 const aji_op aji_op_isend = {
-    .name = "isend",
+    .name = "aj_isend",
     .maths = "y = x, on its way; gx = g + the receiver's g[0:m]",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(aji_message_attr),

@@ -10,7 +10,7 @@
 static aj_status adjoint_vjp(aji_call *c);
 
 static const aji_op aji_op_shared_adjoint = {
-    .name = "shared_adjoint",
+    .name = "aj_shared_adjoint",
     .maths = "y_r = sum_k x_k, one variable; gx_k = sum_r g_r, in aj_jvp gx = g",
     .flags = AJI_OP_COMM,
     .forward = aji_forward_allreduce,
@@ -28,7 +28,7 @@ static aj_status vjp(aji_call *c) {
 }
 
 const aji_op aji_op_shared = {
-    .name = "shared",
+    .name = "aj_shared",
     .maths = "y = x; gx = sum_r g_r",
     .flags = AJI_OP_COMM,
     .forward = aji_return_operand,

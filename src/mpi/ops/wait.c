@@ -27,7 +27,7 @@ static void attr_free(aj_ctx *ctx, void *attr) {
 }
 
 const aji_op aji_op_wait = {
-    .name = "wait",
+    .name = "aj_wait",
     .maths = "y = the received value, or what was sent; the adjoint starts the gradient's message",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(aji_wait_attr),

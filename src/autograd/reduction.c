@@ -2,7 +2,7 @@
 #include <float.h>
 #include <stdio.h>
 
-#include "autograd/ops/helpers.h"
+#include "autograd/reduction.h"
 
 /* ---- axes and shapes ---- */
 
@@ -33,6 +33,13 @@ static aji_meta with_axes(const aji_meta *meta, const aji_axes *a) {
     for (int i = 0; i < a->n; i++)
         kept.shape[a->axis[i]] = 1;
     return kept;
+}
+
+double aji_reduced_count(const aji_meta *x, const aji_axes *a) {
+    double n = 1;
+    for (int i = 0; i < a->n; i++)
+        n *= (double)x->shape[a->axis[i]];
+    return n;
 }
 
 aj_status aji_infer_reduction(aji_call *c) {
@@ -107,12 +114,16 @@ aj_status aji_forward_reduction(aji_call *c, aji_reduction kind) {
     return status;
 }
 
-aj_status aji_forward_formula(aji_call *c, aj_tensor *(*formula)(aj_tensor *x, const aji_axes *a)) {
+aj_status aji_forward_formula(aji_call *c, aj_tensor *(*formula)(aj_tensor *const *x, const void *attr)) {
     aj_scope *scope = aj_scope_begin(c->ctx);
     if (!scope)
         return AJ_ERR_MEMORY;
-    aj_tensor *x = aji_tensor_wrap(aji_value_retain(c->x[0]), c->op->name);
-    aj_tensor *y = x ? formula(x, c->attr) : NULL;
+    aj_tensor *x[2], *y = NULL;
+    int n = 0;
+    while (n < c->n_in && (x[n] = aji_tensor_wrap(aji_value_retain(c->x[n]), c->op->name)))
+        n++;
+    if (n == c->n_in)
+        y = formula(x, c->attr);
     aji_value *v = y ? aji_tensor_value(y, c->op->name) : NULL;
     if (v)
         c->y[0] = aji_value_retain(v);

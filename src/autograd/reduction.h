@@ -1,14 +1,9 @@
-/* What several operations of this folder share: scalar arguments, axes of reductions. */
-#ifndef AJI_OPS_HELPERS_H
-#define AJI_OPS_HELPERS_H
+/* What the reductions share: their axes, their shape rule, and the way between an operand and its rows. */
+#ifndef AJI_REDUCTION_H
+#define AJI_REDUCTION_H
 
 #include "autograd/autograd_internal.h"
 
-/* ---- scalars.c ---- */
-/* The infer of elementwise operations with scalar arguments: for an integer operand they must be numbers of its dtype. */
-aj_status aji_infer_scalars(aji_call *c);
-
-/* ---- reduction.c ---- */
 /* The attr of a reduction. infer makes axis and mask from what was given. */
 typedef struct aji_axes {
     const char *call; /* the public call, for errors: "aj_sum_axes" */
@@ -34,6 +29,8 @@ aj_status aji_forward_reduction(aji_call *c, aji_reduction kind);
 aj_tensor *aji_reduce_all(const aji_op *op, const char *call, aj_tensor *x);
 aj_tensor *aji_reduce_axes(const aji_op *op, const char *call, aj_tensor *x, int n, const int *axes, bool keepdims);
 
+/* How many entries reduce to one. */
+double aji_reduced_count(const aji_meta *x, const aji_axes *a);
 /* In a reduction's vjp: t, of the result's shape, with the reduced axes back as extents 1; the same, repeated to the operand's shape. */
 aj_tensor *aji_with_axes(const aji_call *c, aj_tensor *t);
 aj_tensor *aji_spread(const aji_call *c, aj_tensor *t);
@@ -43,9 +40,9 @@ aj_tensor *aji_from_rows(const aji_call *c, aj_tensor *rows);
 /* The vjp of max and min: index = argmax or argmin. */
 aj_status aji_extremum_vjp(aji_call *c, aj_tensor *(*index)(aj_tensor *x, int axis));
 
-/* The forward of an operation of one operand that is a formula in other operations, with a vjp better than theirs: nothing is recorded, no
- * temporaries are left. */
-aj_status aji_forward_formula(aji_call *c, aj_tensor *(*formula)(aj_tensor *x, const aji_axes *a));
+/* The forward of an operation of at most two operands that is a formula in other operations, with a vjp better than theirs: nothing is
+ * recorded, no temporaries are left. */
+aj_status aji_forward_formula(aji_call *c, aj_tensor *(*formula)(aj_tensor *const *x, const void *attr));
 /* For formulas with exp: the largest entry along a->axis, extent 1, made finite; 0 of nothing. */
 aj_tensor *aji_exp_shift(aj_tensor *x, const aji_axes *a);
 
