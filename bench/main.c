@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,6 +205,7 @@ typedef struct bench_options {
     const char *name; /* NULL: all cases */
     const char *sizes;
     bool json, help;
+    char error[512];
 } bench_options;
 
 static bool selected(const bench_case *c, const char *name) {
@@ -241,15 +243,41 @@ static int next_size(const char **text) {
     return (int)n;
 }
 
-/* The error in the options, as one line; false if there is none. */
-static bool bad_options(int argc, char **argv, bench_options *o, char *message, size_t room) {
+__attribute__((format(printf, 2, 3))) static bool refuse(bench_options *o, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(o->error, sizeof o->error, format, args);
+    va_end(args);
+    return false;
+}
+
+static bool check_name(bench_options *o) {
+    for (int i = 0; i < CASES; i++)
+        if (selected(cases[i], o->name))
+            return true;
+    return refuse(o, "--case: '%.200s' is not one of the cases", o->name);
+}
+
+static bool check_sizes(bench_options *o) {
+    const char *text = o->sizes;
+    if (!text)
+        return true;
+    do
+        if (!next_size(&text))
+            return refuse(o, "--n: '%.200s'; expected whole numbers from 1 to %d, separated by commas", o->sizes, MAX_N);
+    while (*text);
+    return true;
+}
+
+/* False with o->error if something is wrong. */
+static bool parse_options(bench_options *o, int argc, char **argv) {
     static const struct option known[] = {{"case", required_argument, NULL, 'c'},
                                           {"n", required_argument, NULL, 'n'},
                                           {"json", no_argument, NULL, 'j'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
     opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, ":", known, NULL)) != -1;) {
+    for (int option; (option = getopt_long_only(argc, argv, ":", known, NULL)) != -1;) {
         if (option == 'c')
             o->name = optarg;
         else if (option == 'n')
@@ -258,24 +286,14 @@ static bool bad_options(int argc, char **argv, bench_options *o, char *message, 
             o->json = true;
         else if (option == 'h')
             o->help = true;
+        else if (option == ':')
+            return refuse(o, "%.200s needs a value", argv[optind - 1]);
         else
-            return snprintf(message, room, option == ':' ? "%s needs a value" : "unknown or incomplete option %s",
-                            argv[optind - 1]) > 0;
+            return refuse(o, "%.200s is not an option", argv[optind - 1]);
     }
     if (optind < argc)
-        return snprintf(message, room, "'%.200s' where an option was expected", argv[optind]) > 0;
-    bool known_case = false;
-    for (int i = 0; i < CASES; i++)
-        known_case |= selected(cases[i], o->name);
-    if (!known_case)
-        return snprintf(message, room, "--case: '%.200s' is not one of the cases", o->name) > 0;
-    if (o->sizes && !*o->sizes)
-        return snprintf(message, room, "--n: nothing; expected whole numbers from 1 to %d, separated by commas", MAX_N) > 0;
-    for (const char *text = o->sizes; text && *text;)
-        if (!next_size(&text))
-            return snprintf(message, room, "--n: '%.200s'; expected whole numbers from 1 to %d, separated by commas", o->sizes,
-                            MAX_N) > 0;
-    return false;
+        return refuse(o, "'%.200s' where an option was expected", argv[optind]);
+    return check_name(o) && check_sizes(o);
 }
 
 /* ---- all cases ---- */
@@ -300,11 +318,10 @@ int main(int argc, char **argv) {
     int rank, status = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     bench_options options = {0};
-    char message[512];
-    if (bad_options(argc, argv, &options, message, sizeof message)) {
+    if (!parse_options(&options, argc, argv)) {
         status = 2;
         if (rank == 0)
-            fprintf(stderr, "adjoin-bench: %s; see adjoin-bench --help\n", message);
+            fprintf(stderr, "adjoin-bench: %s; see adjoin-bench --help\n", options.error);
     } else if (options.help) {
         if (rank == 0)
             print_help(stdout);

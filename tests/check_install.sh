@@ -7,22 +7,23 @@ mpiexec=${MPIEXEC:-mpiexec}
 programs=$root/tests/consumers
 export HWLOC_PLUGINS_PATH=/nonexistent # plugins that are loaded and unloaded look like leaks to LeakSanitizer
 
+fail() {
+    echo "FAIL: $*"
+    exit 1
+}
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 meson setup "$work/build" "$root" --prefix "$work/prefix" -Dtests=false -Dexamples=false -Dbench=false >"$work/log" 2>&1 &&
     meson install -C "$work/build" >>"$work/log" 2>&1 || {
     cat "$work/log"
-    echo "FAIL: the library cannot be configured, built and installed"
-    exit 1
+    fail "the library cannot be configured, built and installed"
 }
 rm -rf "$work/build" # nothing of it may be needed from here on
 
 pc=$(find "$work/prefix" -name adjoin.pc)
-[ -n "$pc" ] || {
-    echo "FAIL: no adjoin.pc was installed"
-    exit 1
-}
+[ -n "$pc" ] || fail "no adjoin.pc was installed"
 PKG_CONFIG_PATH=$(dirname "$pc")${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 libdir=$(pkg-config --variable=libdir adjoin)
@@ -30,10 +31,7 @@ skipped=0
 
 # try LABEL BINARY: runs on two ranks, under a time limit.
 try() {
-    LD_LIBRARY_PATH=$libdir timeout 60 "$mpiexec" -n 2 "$2" || {
-        echo "FAIL: $1: exit status $?"
-        exit 1
-    }
+    LD_LIBRARY_PATH=$libdir timeout 60 "$mpiexec" -n 2 "$2" || fail "$1: exit status $?"
     echo "good: $1"
 }
 
@@ -53,19 +51,15 @@ consume() {
         return 0
     }
     # shellcheck disable=SC2046 # lists of words
-    "$compiler" "$@" "$programs/$source" -o "$work/shared" $(pkg-config --cflags --libs adjoin)
-    needs_library "$work/shared" || {
-        echo "FAIL: $source: linked with pkg-config --libs it does not use libadjoin.so"
-        exit 1
-    }
+    "$compiler" "$@" "$programs/$source" -o "$work/shared" $(pkg-config --cflags --libs adjoin) ||
+        fail "$programs/$source: does not compile and link with pkg-config --cflags --libs adjoin"
+    needs_library "$work/shared" || fail "$source: linked with pkg-config --libs it does not use libadjoin.so"
     try "$source with the shared library" "$work/shared"
     # MPI and OpenBLAS stay shared: only -ladjoin is turned into the archive.
     # shellcheck disable=SC2046
-    "$compiler" "$@" "$programs/$source" -o "$work/static" $(pkg-config --cflags --libs --static adjoin | sed 's/-ladjoin/-l:libadjoin.a/')
-    ! needs_library "$work/static" || {
-        echo "FAIL: $source: linked with the archive it still uses libadjoin.so"
-        exit 1
-    }
+    "$compiler" "$@" "$programs/$source" -o "$work/static" $(pkg-config --cflags --libs --static adjoin | sed 's/-ladjoin/-l:libadjoin.a/') ||
+        fail "$programs/$source: does not link with pkg-config --libs --static adjoin and libadjoin.a"
+    ! needs_library "$work/static" || fail "$source: linked with the archive it still uses libadjoin.so"
     try "$source with the static library" "$work/static"
 }
 

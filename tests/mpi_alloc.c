@@ -178,8 +178,11 @@ static void fail_all_in_turn(bool all) {
     CHECK(wanted[0] != 0 && wanted[2 * N] != 0 && wanted[5 * N] == 2 * wanted[0]);
     reruns = 0;
     int64_t k = 0;
-    while (rank_failures < 10 && fail_at(k, all, wanted))
-        k++;
+    for (bool failed = true; failed && rank_failures < 10; k += failed) {
+        watch((uint64_t)k);
+        failed = fail_at(k, all, wanted);
+        watch_no_more();
+    }
     CHECK_MSG(k > 100, "%lld allocations", (long long)k);
     CHECK_MSG(reruns > k / 2, "%d runs after %lld failures", reruns, (long long)k);
 }

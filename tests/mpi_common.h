@@ -6,7 +6,9 @@
 #define MPI_COMMON_H
 
 #include <adjoin/adjoin.h>
+#include <signal.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include "rank.h"
 
@@ -173,6 +175,31 @@ static inline void world_sums(int n, double *x) {
 static inline double world_sum(double x) {
     world_sums(1, &x);
     return x;
+}
+
+/* ---- hangs: which of many small runs it was ---- */
+
+static volatile sig_atomic_t watched;
+
+static inline void on_alarm(int number_of_signal) {
+    (void)number_of_signal;
+    char text[] = "run number 0000000000 hangs\n";
+    for (int i = 20, rest = watched; i > 10; i--, rest /= 10)
+        text[i] = (char)('0' + rest % 10);
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        _exit(3);
+    _exit(2);
+}
+
+/* End the program, with this number on stderr, if watch_no_more is not called within half a minute. */
+static inline void watch(uint64_t number_of_run) {
+    watched = (sig_atomic_t)number_of_run;
+    signal(SIGALRM, on_alarm);
+    alarm(30);
+}
+
+static inline void watch_no_more(void) {
+    alarm(0);
 }
 
 static inline int left_of(int rank, int size) {

@@ -5,9 +5,6 @@
  *
  * ADJOIN_TEST_SEED=n runs the one program with that seed, which every failure prints.
  */
-#include <signal.h>
-#include <unistd.h>
-
 #include "mpi_common.h"
 
 enum { MAX_MESSAGES = 24, ROOM = 3, N_TAGS = 2 };
@@ -284,18 +281,6 @@ static void check_inputs(const inputs *list, const script *s, const char *what, 
         }
 }
 
-static volatile sig_atomic_t alarm_seed;
-
-static void on_alarm(int number_of_signal) {
-    (void)number_of_signal;
-    char text[] = "program 0000000000 hangs\n";
-    for (int i = 17, rest = alarm_seed; i > 7; i--, rest /= 10)
-        text[i] = (char)('0' + rest % 10);
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-        _exit(3);
-    _exit(2);
-}
-
 /* One program: its gradients, and if squared the product of its Hessian with a vector. */
 static void run_program(uint64_t seed, bool squared) {
     script s;
@@ -306,8 +291,7 @@ static void run_program(uint64_t seed, bool squared) {
     draw_numbers(&s, 3000, &w);
     expected_gradient(&s, &x, &w, squared, &g);
     expected_gradient(&s, &v, &w, true, &hv);
-    alarm_seed = (sig_atomic_t)seed;
-    alarm(30);
+    watch(seed);
     aj_scope *scope = aj_scope_begin(ctx);
     aj_scope_name(scope, "program %llu", (unsigned long long)seed);
     run r = {.s = &s};
@@ -336,11 +320,10 @@ static void run_program(uint64_t seed, bool squared) {
     for (int k = 0; k < list.n; k++)
         aj_release(&list.param[k]);
     CHECK_INT(aj_scope_end(scope), AJ_OK);
-    alarm(0);
+    watch_no_more();
 }
 
 static void run_programs(uint64_t first, int count, void (*one)(uint64_t seed)) {
-    signal(SIGALRM, on_alarm);
     open_world();
     const char *only = getenv("ADJOIN_TEST_SEED");
     if (only)
@@ -372,8 +355,7 @@ static void squared(void) {
 static void one_wild(uint64_t seed) {
     script s;
     make_script(&s, seed);
-    alarm_seed = (sig_atomic_t)seed;
-    alarm(30);
+    watch(seed);
     aj_scope *scope = aj_scope_begin(ctx);
     aj_tensor *param[MAX_MESSAGES] = {NULL}, *loss = aj_zeros(ctx, AJ_F64, AJ_SHAPE(1));
     aj_request *in[MAX_MESSAGES];
@@ -409,7 +391,7 @@ static void one_wild(uint64_t seed) {
         }
     check_clean(ctx, "a program");
     CHECK_INT(aj_scope_end(scope), AJ_OK);
-    alarm(0);
+    watch_no_more();
 }
 
 static void wildcards(void) {

@@ -1,5 +1,5 @@
 /*
- * Every operation of autograd/ops.def against checks that know nothing of it but its samples: a test of each kind for each operation.
+ * Every operation of autograd/ops.def against checks that know nothing of it but its samples.
  * The differences and inner products are computed here, in plain doubles: the library's own checks are not trusted to check themselves.
  */
 #include "autograd/autograd_internal.h"
@@ -395,39 +395,29 @@ static void check_device(const problem *p) {
     expect_ok(aj_scope_end(scope));
 }
 
-/* ---- a test of each kind for each operation ---- */
+/* ---- two tests for each operation: what it computes and how that changes, and operands from elsewhere ---- */
 
-#define SUITE(suite, check)                                                                                                      \
-    TestSuite(suite, .init = begin, .fini = finish);                                                                             \
-    static void suite##_of(const aji_op *op) {                                                                                   \
-        for_each_problem(op, check);                                                                                             \
-    }
+static void check_derivatives(const problem *p) {
+    check_first(p);
+    check_second(p);
+    check_dot(p);
+    check_public(p);
+}
 
-SUITE(ops_first_derivative, check_first)
-SUITE(ops_second_derivative, check_second)
-SUITE(ops_dot, check_dot)
-SUITE(ops_public_checks, check_public)
-SUITE(ops_views, check_views)
-SUITE(ops_device, check_device)
+static void check_operands(const problem *p) {
+    check_views(p);
+    check_device(p);
+}
+
+TestSuite(ops_derivatives, .init = begin, .fini = finish);
+TestSuite(ops_operands, .init = begin, .fini = finish);
 
 #define AJI_OP(name)                                                                                                             \
-    Test(ops_first_derivative, name) {                                                                                           \
-        ops_first_derivative_of(&aji_op_##name);                                                                                 \
+    Test(ops_derivatives, name) {                                                                                                \
+        for_each_problem(&aji_op_##name, check_derivatives);                                                                     \
     }                                                                                                                            \
-    Test(ops_second_derivative, name) {                                                                                          \
-        ops_second_derivative_of(&aji_op_##name);                                                                                \
-    }                                                                                                                            \
-    Test(ops_dot, name) {                                                                                                        \
-        ops_dot_of(&aji_op_##name);                                                                                              \
-    }                                                                                                                            \
-    Test(ops_public_checks, name) {                                                                                              \
-        ops_public_checks_of(&aji_op_##name);                                                                                    \
-    }                                                                                                                            \
-    Test(ops_views, name) {                                                                                                      \
-        ops_views_of(&aji_op_##name);                                                                                            \
-    }                                                                                                                            \
-    Test(ops_device, name) {                                                                                                     \
-        ops_device_of(&aji_op_##name);                                                                                           \
+    Test(ops_operands, name) {                                                                                                   \
+        for_each_problem(&aji_op_##name, check_operands);                                                                        \
     }
 #include "autograd/ops.def"
 #undef AJI_OP

@@ -117,7 +117,8 @@ typedef struct aj_check {
 /*
  * The checks record f themselves, with the x as parameters, differentiate sum over ranks of <w, f(x)> for fixed random weights w that differ
  * by rank and entry, and leave an open recording as they found it. x: f64 (f32 is accepted, with tolerances to match), n of them.
- * comm: the communicator over which f communicates and the verdict is combined; NULL: this rank alone.
+ * comm: the communicator over which f communicates and the verdict is combined; NULL: this rank alone. Each rank's x are variables of their own: not
+ * for functions that use aj_shared.
  * Return AJ_OK when the check ran: the verdict is result->passed. Errors: AJ_ERR_ARG, AJ_ERR_DTYPE, AJ_ERR_MEMORY, and whatever f raises.
  * Collective: comm. Threads: one per context. Since: 0.1.
  */

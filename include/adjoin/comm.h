@@ -40,13 +40,15 @@ AJ_API MPI_Comm aj_comm_mpi(const aj_comm *comm);
 AJ_API aj_ctx *aj_comm_ctx(const aj_comm *comm);
 
 /*
- * Agree on errors: every rank returns the status of the lowest rank that is in error, and has its message in the context (AJ_ERR_PEER's text on
- * the ranks that had none). AJ_OK on all if none is. Leave a loop, or decide anything on errors, only on this.
+ * Agree on errors: every rank returns the status of the lowest rank that is in error, and has its message in the context (with this rank's own behind
+ * it, if it is in error too). AJ_OK on all if none is. Leave a loop, or decide anything on errors, only on this. Messages still under way on the
+ * communicator are given up then.
  * Collective: comm. Since: 0.1.
  */
 AJ_API aj_status aj_agree(aj_comm *comm) AJ_MUST_CHECK;
 
 /* y = x, x being ONE variable that every rank holds (equal on all); gx = sum_r g_r on every rank: the whole gradient. Adjoint: one allreduce.
+ * The checks of autograd.h move each rank's x alone, which one variable forbids: give them f(aj_bcast(x, 0, comm)) instead.
  * Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_shared(aj_tensor *x, aj_comm *comm);
 /* y_r = sum_k x_k; gx_k = sum_r g_r. x: the same shape and dtype on all ranks. op: MPI_SUM. Adjoint: one allreduce.

@@ -106,7 +106,7 @@ typedef struct aji_scalars {
 aj_status aji_infer_elementwise(aji_call *c);
 aj_status aji_infer_scalars(aji_call *c); /* with attr: for an integer operand the scalars must be numbers of its dtype */
 aj_status aji_forward_elementwise(aji_call *c);
-/* Members of an aji_op that computes one step: `const aji_op aji_op_tanh = {.name = "tanh", AJI_ELEMENTWISE(TANH), ...}` */
+/* Members of an aji_op that computes one step: `const aji_op aji_op_tanh = {.name = "aj_tanh", AJI_ELEMENTWISE(TANH), ...}` */
 #define AJI_ELEMENTWISE(opcode)                                                                                                  \
     .flags = AJI_OP_ELEMENTWISE, .step = AJI_STEP_##opcode, .infer = aji_infer_elementwise, .forward = aji_forward_elementwise
 #define AJI_ELEMENTWISE_SCALARS(opcode) AJI_ELEMENTWISE(opcode), .attr_size = sizeof(aji_scalars)

@@ -8,32 +8,38 @@
 
 /* ---- creation ---- */
 
-static int cores(void) {
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    return n > 0 ? n : 1;
-}
-
-/* Processes of the job on this machine: the launcher knows those outside the communicator too. */
-static int local_ranks(MPI_Comm comm) {
+/* Processes of the job on this machine, as the launcher tells: also those outside the communicator. 0: it does not. */
+static int launched_here(void) {
     static const char *const variables[] = {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"};
-    int n = 1;
-    MPI_Comm local;
-    if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) == MPI_SUCCESS) {
-        MPI_Comm_size(local, &n);
-        MPI_Comm_free(&local);
-    }
     for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
         const char *text = getenv(variables[i]);
-        int told = text ? atoi(text) : 0;
-        n = told > n ? told : n;
+        if (text && atoi(text) > 0)
+            return atoi(text);
     }
-    return n;
+    return 0;
+}
+
+/* Do ranks outnumber cores on this machine? The cores are those that any of its ranks may run on: each may be bound to one of its own. */
+static bool is_crowded(MPI_Comm comm) {
+    MPI_Comm local;
+    if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) != MPI_SUCCESS)
+        return true;
+    cpu_set_t mine, all;
+    CPU_ZERO(&mine);
+    bool known = sched_getaffinity(0, sizeof(mine), &mine) == 0;
+    all = mine;
+    int ranks = 1;
+    MPI_Comm_size(local, &ranks);
+    MPI_Allreduce(&mine, &all, (int)sizeof(all), MPI_BYTE, MPI_BOR, local);
+    MPI_Comm_free(&local);
+    int cores = CPU_COUNT(&all);
+    bool bound = CPU_COUNT(&mine) < cores; /* then the others' cores are not known, but theirs alone */
+    return !known || ranks > cores || (!bound && launched_here() > cores);
 }
 
 /* All ranks must wait alike, and all must have got this far. */
 static aj_status agree_at_creation(aj_comm *comm, aj_status mine) {
-    int in[2] = {local_ranks(comm->words) > cores(), mine != AJ_OK}, out[2] = {0, 0};
+    int in[2] = {is_crowded(comm->words), mine != AJ_OK}, out[2] = {0, 0};
     int code = MPI_Allreduce(in, out, 2, MPI_INT, MPI_MAX, comm->words);
     comm->yields = out[0];
     if (mine == AJ_OK && code == MPI_SUCCESS && out[1])

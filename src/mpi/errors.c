@@ -21,7 +21,7 @@ typedef struct outcome {
 
 typedef struct words {
     int status;
-    char message[4096];
+    char message[3072];
 } words;
 
 static int64_t episode(const aj_ctx *ctx) {
@@ -67,8 +67,16 @@ static aj_status share_message(aj_comm *comm, int first) {
         code = aji_mpi_wait(true, &request, MPI_STATUS_IGNORE, -1, NULL);
     if (aji_mpi_check(comm->ctx, "aj_agree", code) != AJ_OK)
         return AJ_ERR_MPI;
-    if (aj_ctx_status(comm->ctx) == AJ_OK)
+    if (comm->rank == first)
+        return (aj_status)w.status;
+    if (aj_ctx_status(comm->ctx) == AJ_OK) {
         aj_raise(comm->ctx, (aj_status)w.status, "aj_agree: rank %d is in error: %s", first, w.message);
+    } else {
+        char own[sizeof(w.message)];
+        snprintf(own, sizeof(own), "%s", aj_ctx_error(comm->ctx));
+        aji_ctx_replace_error(comm->ctx, (aj_status)w.status, "aj_agree: rank %d is in error: %s\nThis rank is too: %s", first,
+                              w.message, own);
+    }
     return (aj_status)w.status;
 }
 

@@ -31,14 +31,16 @@ static void scope_restore(aj_ctx *ctx, const void *room, aj_scope *scope) {
 /* Complain of requests and sends that are still open, and give them up. */
 static bool abandon_open(aji_mpi *mpi) {
     bool left = mpi->open != NULL;
-    if (mpi->open) {
-        char text[160];
-        aji_request_describe(mpi->open->message, text);
+    aj_comm *of = left ? mpi->open->message->comm : NULL;
+    char text[160];
+    for (aj_request *r = mpi->open; r; r = r->next) {
+        aji_request_describe(r->message, text);
         aj_raise(mpi->ctx, AJ_ERR_STATE, "aj_ctx_destroy: a request was never waited for: %s; expected an aj_wait for each",
                  text);
         aji_ctx_log(mpi->ctx, "adjoin: aj_ctx_destroy: a request was never waited for: %s", text);
-        aji_gate(mpi->ctx, mpi->open->message->comm);
     }
+    if (left)
+        aji_gate(mpi->ctx, of);
     while (mpi->open)
         aji_request_free(mpi->open);
     if (!mpi->finalized && !aji_message_drain(mpi, NULL, aji_ctx_grace(mpi->ctx))) {

@@ -56,7 +56,7 @@ static void append_backtrace(text *t) {
 #endif
 }
 
-static void keep_first(aj_ctx *ctx, aj_status status, const char *format, va_list args) {
+static void set_error(aj_ctx *ctx, aj_status status, const char *format, va_list args) {
     text t = {ctx->error, 0, sizeof(ctx->error)};
     int n = vsnprintf(t.data, t.size, format, args);
     t.used = n < 0 ? 0 : (size_t)n < t.size ? (size_t)n : t.size - 1;
@@ -82,10 +82,17 @@ aj_status aj_raise(aj_ctx *ctx, aj_status status, const char *format, ...) {
     if (ctx->status == AJ_OK) {
         va_list args;
         va_start(args, format);
-        keep_first(ctx, status, format, args);
+        set_error(ctx, status, format, args);
         va_end(args);
     }
     return status;
+}
+
+void aji_ctx_replace_error(aj_ctx *ctx, aj_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    set_error(ctx, status, format, args);
+    va_end(args);
 }
 
 aj_status aj_ctx_status(const aj_ctx *ctx) {
