@@ -58,7 +58,10 @@ aj_status aji_infer_scalars(aji_call *c) {
 
 aj_status aji_forward_elementwise(aji_call *c) {
     const aji_scalars *scalars = c->attr;
-    aji_program program = {.n_in = c->n_in, .n_out = 1, .n_steps = 1, .out = {c->n_in}};
+    aji_program program; /* a large struct of which one step is used: not cleared */
+    program.n_in = c->n_in;
+    program.n_out = program.n_steps = 1;
+    program.out[0] = c->n_in;
     aji_step *step = &program.steps[0];
     *step = (aji_step){.opcode = c->op->step, .dtype = working_dtype(c), .dst = c->n_in, .src = {0, 1, 2}};
     if (c->op->step == AJI_STEP_CAST) {

@@ -3,6 +3,7 @@
  */
 #include <sched.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "mpi/comm_internal.h"
 
@@ -19,30 +20,51 @@ static int launched_here(void) {
     return 0;
 }
 
-/* Do ranks outnumber cores on this machine? The cores are those that any of its ranks may run on: each may be bound to one of its own. */
-static bool is_crowded(MPI_Comm comm) {
-    MPI_Comm local;
-    if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) != MPI_SUCCESS)
-        return true;
-    cpu_set_t mine, all;
-    CPU_ZERO(&mine);
-    bool known = sched_getaffinity(0, sizeof(mine), &mine) == 0;
-    all = mine;
-    int ranks = 1;
-    MPI_Comm_size(local, &ranks);
-    MPI_Allreduce(&mine, &all, (int)sizeof(all), MPI_BYTE, MPI_BOR, local);
-    MPI_Comm_free(&local);
-    int cores = CPU_COUNT(&all);
-    bool bound = CPU_COUNT(&mine) < cores; /* then the others' cores are not known, but theirs alone */
-    return !known || ranks > cores || (!bound && launched_here() > cores);
+/* Creation is polled: whether these ranks have cores of their own is not known yet. */
+static int finish(int code, MPI_Request *request) {
+    return code == MPI_SUCCESS ? aji_mpi_wait(true, request, MPI_STATUS_IGNORE, -1, NULL) : code;
 }
 
-/* All ranks must wait alike, and all must have got this far. */
+static int largest(MPI_Comm comm, int n, int *values) {
+    MPI_Request request;
+    return finish(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_INT, MPI_MAX, comm, &request), &request);
+}
+
+/* Cores that the ranks of this machine may use between them: each may be bound to one of its own. */
+static int cores_together(MPI_Comm comm, cpu_set_t *mine, int *ranks) {
+    MPI_Comm local;
+    if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) != MPI_SUCCESS)
+        return 0;
+    cpu_set_t all = *mine;
+    MPI_Comm_size(local, ranks);
+    MPI_Allreduce(mine, &all, (int)sizeof(all), MPI_BYTE, MPI_BOR, local);
+    MPI_Comm_free(&local);
+    return CPU_COUNT(&all);
+}
+
+/* Do ranks outnumber cores anywhere? The launcher's word and this process' own cores settle it, unless some process is bound to a part of them. */
+static int agree_on_yielding(aj_comm *comm) {
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    sched_getaffinity(0, sizeof(mine), &mine);
+    int told = launched_here(), cores = CPU_COUNT(&mine), ranks = told;
+    int must_look = told == 0 || cores < sysconf(_SC_NPROCESSORS_ONLN);
+    int code = largest(comm->words, 1, &must_look);
+    if (must_look && code == MPI_SUCCESS)
+        cores = cores_together(comm->words, &mine, &ranks);
+    int crowded = ranks > cores;
+    if (code == MPI_SUCCESS)
+        code = largest(comm->words, 1, &crowded);
+    comm->yields = crowded;
+    return code;
+}
+
+/* All ranks must have got this far. */
 static aj_status agree_at_creation(aj_comm *comm, aj_status mine) {
-    int in[2] = {is_crowded(comm->words), mine != AJ_OK}, out[2] = {0, 0};
-    int code = MPI_Allreduce(in, out, 2, MPI_INT, MPI_MAX, comm->words);
-    comm->yields = out[0];
-    if (mine == AJ_OK && code == MPI_SUCCESS && out[1])
+    int failed = mine != AJ_OK, code = agree_on_yielding(comm);
+    if (code == MPI_SUCCESS)
+        code = largest(comm->words, 1, &failed);
+    if (mine == AJ_OK && code == MPI_SUCCESS && failed)
         return aj_raise(comm->ctx, AJ_ERR_PEER,
                         "aj_comm_create: another rank failed to create this communicator; its message is on that rank");
     return mine != AJ_OK ? mine : aji_mpi_check(comm->ctx, "aj_comm_create", code);
@@ -51,7 +73,9 @@ static aj_status agree_at_creation(aj_comm *comm, aj_status mine) {
 static aj_status duplicate(aj_comm *comm, MPI_Comm user) {
     MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint};
     for (int i = 0; i < 3; i++) {
-        aj_status status = aji_mpi_check(comm->ctx, "aj_comm_create", MPI_Comm_dup(user, duplicates[i]));
+        MPI_Request request;
+        aj_status status =
+            aji_mpi_check(comm->ctx, "aj_comm_create", finish(MPI_Comm_idup(user, duplicates[i], &request), &request));
         if (status != AJ_OK)
             return status;
         MPI_Comm_set_errhandler(*duplicates[i], MPI_ERRORS_RETURN);
