@@ -215,7 +215,7 @@ AJ_API aj_tensor *aj_set_window(aj_tensor *x, const int64_t *lo, aj_tensor *valu
 AJ_API aj_tensor *aj_set_window_inplace(aj_tensor *x, const int64_t *lo, aj_tensor *value);
 
 /*
- * Joining n >= 1 tensors. Errors: AJ_ERR_ARG (n, axis, NULL), AJ_ERR_SHAPE, AJ_ERR_DTYPE.
+ * Joining n >= 1 tensors. Errors: AJ_ERR_ARG (axis, NULL), AJ_ERR_SHAPE, AJ_ERR_DTYPE. With n < 1 or xs NULL there is no context to raise in: NULL.
  * Collective: no. Differentiable: all xs. Since: 0.1.
  */
 /* y = the xs one after the other along an axis of theirs, shapes equal elsewhere; gx_i = i's part of g. */
@@ -240,7 +240,7 @@ AJ_API aj_tensor *aj_take(aj_tensor *x, int axis, aj_tensor *index);
 /* y = x with value_j added at index_j, in order of j, repeated ones too; gx = g, gvalue_j = g_{index_j}. value: as aj_take(x, axis, index). */
 AJ_API aj_tensor *aj_scatter_add(aj_tensor *x, int axis, aj_tensor *index, aj_tensor *value);
 
-/* ---- Linear algebra: f64 and f32. (..., m, n): the leading axes count matrices. ' is the transpose of the last two axes. ---- */
+/* ---- Linear algebra: f64 and f32; matmul, outer, trace and diag take integers too. (..., m, n): the leading axes count matrices. ' is the transpose of the last two axes. ---- */
 /*
  * y = a b, the product of matrices; ga = g b', gb = a' g. a: (..., m, k), b: (..., k, n), leading axes broadcast (their gradient is summed); an
  * operand with one axis is a row (a) or a column (b), whose axis goes from the result. Errors: AJ_ERR_SHAPE, AJ_ERR_DTYPE.

@@ -33,8 +33,8 @@ AJ_API const char *aj_dtype_name(aj_dtype dtype);
 
 /*
  * Creation. Shapes are ndim extents >= 0 (an extent 0 is legal: no elements), ndim <= AJ_MAX_NDIM; ndim 0 is a scalar and shape may be NULL.
- * All return a tensor owned by the current scope, or NULL with AJ_ERR_ARG (ndim, negative extent, NULL data), AJ_ERR_DTYPE, AJ_ERR_SHAPE (more
- * elements than can be addressed) or AJ_ERR_MEMORY.
+ * All return a tensor owned by the current scope, or NULL with AJ_ERR_ARG (ndim, dtype, negative extent, NULL data), AJ_ERR_DTYPE (random
+ * integers), AJ_ERR_SHAPE (more elements than can be addressed) or AJ_ERR_MEMORY.
  * Collective: no. Differentiable: constants. Threads: one per context. Since: 0.1.
  */
 /* y = a copy of data, row-major (the last axis varies fastest). */

@@ -199,6 +199,7 @@ aj_status aji_apply(const aji_op *op, aj_comm *comm, aj_ctx *ctx, const void *at
     _Alignas(16) unsigned char attr_copy[AJI_MAX_ATTR];
     if (op->attr_size)
         memcpy(attr_copy, attr, op->attr_size);
+    const char *before = aji_ctx_enter(ctx, op->name);
     frame f;
     aj_status status = frame_open(ctx, &f, n_in, n_out);
     aji_call c = {.ctx = ctx, .op = op, .attr = attr_copy, .comm = comm, .device = aj_cpu(ctx), .n_in = n_in, .n_out = n_out};
@@ -212,6 +213,7 @@ aj_status aji_apply(const aji_op *op, aj_comm *comm, aj_ctx *ctx, const void *at
     bool communicates = op->flags & AJI_OP_COMM;
     if (op->attr_free && !c.node)
         op->attr_free(ctx, attr_copy); /* op itself may go with it */
+    aji_ctx_enter(ctx, before);
     if (status != AJ_OK && communicates)
         aji_autograd_comm_hooks(ctx)->gate(ctx, comm);
     return status;

@@ -92,6 +92,8 @@ typedef struct aji_sweep_spec {
 } aji_sweep_spec;
 /* This rank is in error: if the recording communicates, wait for the others or end the job. Returns the context's status. */
 aj_status aji_gate_recording(aj_ctx *ctx);
+/* Raises unless t is a floating tensor of this context, with the shape and dtype of `like` if that is given. what, k: "seed", its number. */
+aj_status aji_check_pair(aj_ctx *ctx, const char *op, const char *what, int k, aj_tensor *t, aj_tensor *like);
 /* Checks the arguments; in error it does not run, but gates. */
 aj_status aji_sweep_run(aj_ctx *ctx, const char *op, const aji_sweep_spec *spec);
 

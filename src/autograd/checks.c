@@ -111,7 +111,7 @@ static aj_status open_check(check *k, aj_ctx *ctx, const char *op, aj_fn f, void
                         !f        ? "f is NULL"
                         : !result ? "result is NULL"
                                   : "x is NULL");
-    if (result->size != sizeof(aj_check))
+    if (result->size != 0 && result->size != sizeof(aj_check))
         return aj_raise(ctx, AJ_ERR_ARG, "%s: result->size is %zu; expected sizeof(aj_check), %zu", op, result->size,
                         sizeof(aj_check));
     for (int i = 0; i < n; i++) {

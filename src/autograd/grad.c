@@ -76,6 +76,8 @@ static aj_status fill_tangents(aj_ctx *ctx, const char *op, int n, aj_tensor *co
     for (int i = 0; i < n; i++) {
         if (!ins[i])
             return aj_raise(ctx, AJ_ERR_ARG, "%s: input %d is NULL; expected a tensor", op, i);
+        if (tangents[i] && aji_check_pair(ctx, op, "tangent", i, tangents[i], ins[i]) != AJ_OK)
+            return aj_ctx_status(ctx);
         if (!(filled[i] = tangents[i] ? tangents[i] : aji_zeros_like(ins[i])))
             return aj_ctx_status(ctx);
     }

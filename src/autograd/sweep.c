@@ -369,7 +369,7 @@ static aj_status run_in_scope(aji_sweep *s) {
     return status == AJ_OK ? ended : status;
 }
 
-static aj_status check_pair(aj_ctx *ctx, const char *op, const char *what, int k, aj_tensor *t, aj_tensor *like) {
+aj_status aji_check_pair(aj_ctx *ctx, const char *op, const char *what, int k, aj_tensor *t, aj_tensor *like) {
     char a[160], b[160];
     if (!t)
         return aj_raise(ctx, AJ_ERR_ARG, "%s: %s %d is NULL; expected a tensor", op, what, k);
@@ -403,14 +403,14 @@ static aj_status check_spec(aj_ctx *ctx, const char *op, const aji_sweep_spec *s
         status = aj_raise(ctx, AJ_ERR_ARG, "%s: an array is NULL; expected one for %d roots and %d inputs", op, spec->n_out,
                           spec->n_in);
     for (int k = 0; k < spec->n_out && status == AJ_OK; k++) {
-        status = check_pair(ctx, op, "root", k, spec->outs[k], NULL);
+        status = aji_check_pair(ctx, op, "root", k, spec->outs[k], NULL);
         if (status == AJ_OK && spec->seeds && spec->seeds[k])
-            status = check_pair(ctx, op, "seed", k, spec->seeds[k], spec->outs[k]);
+            status = aji_check_pair(ctx, op, "seed", k, spec->seeds[k], spec->outs[k]);
         if (status == AJ_OK && spec->seeds && spec->seeds[k] && aji_tensor_consumer(spec->seeds[k]))
             status = aji_check_operand(ctx, "aj_backward", spec->seeds[k]);
     }
     for (int i = 0; i < spec->n_in && status == AJ_OK; i++)
-        status = check_pair(ctx, op, "input", i, spec->ins[i], NULL);
+        status = aji_check_pair(ctx, op, "input", i, spec->ins[i], NULL);
     return status;
 }
 
@@ -436,9 +436,11 @@ aj_status aji_sweep_run(aj_ctx *ctx, const char *op, const aji_sweep_spec *spec)
         int64_t before = r->n;
         ag->no_grad = aji_sweep_creates_graph(&s) ? 0 : 1;
         r->stopped = false;
+        const char *before_op = aji_ctx_enter(ctx, op);
         ag->sweeps++;
         status = run_in_scope(&s);
         ag->sweeps--;
+        aji_ctx_enter(ctx, before_op);
         r->stopped = stopped;
         ag->no_grad = no_grad;
         if (status != AJ_OK)

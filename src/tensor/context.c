@@ -140,6 +140,12 @@ void aji_ctx_set_rank(aj_ctx *ctx, int rank) {
     ctx->rank = rank;
 }
 
+const char *aji_ctx_enter(aj_ctx *ctx, const char *operation) {
+    const char *before = ctx->operation;
+    ctx->operation = operation;
+    return before;
+}
+
 double aji_ctx_grace(const aj_ctx *ctx) {
     return ctx->opts.grace;
 }

@@ -61,6 +61,8 @@ static void set_error(aj_ctx *ctx, aj_status status, const char *format, va_list
     int n = vsnprintf(t.data, t.size, format, args);
     t.used = n < 0 ? 0 : (size_t)n < t.size ? (size_t)n : t.size - 1;
     append(&t, " [%s", aj_status_name(status));
+    if (ctx->operation && strncmp(ctx->error, ctx->operation, strlen(ctx->operation)) != 0)
+        append(&t, ", in %s", ctx->operation);
     if (ctx->rank >= 0)
         append(&t, ", rank %d", ctx->rank);
     append(&t, "]\n");

@@ -110,6 +110,8 @@ void aji_ctx_count(aj_ctx *ctx, aj_stat which, int64_t delta); /* NODES, REQUEST
 void aji_ctx_set_rank(aj_ctx *ctx, int rank);                  /* for error messages */
 double aji_ctx_grace(const aj_ctx *ctx);
 void aji_ctx_log(aj_ctx *ctx, const char *format, ...) AJ_PRINTF(2, 3); /* one line to the log callback */
+/* Name the operation that runs, for errors found deep inside it. Returns the one before, to be put back. */
+const char *aji_ctx_enter(aj_ctx *ctx, const char *operation);
 /* Another error in the place of the context's: what the ranks have agreed on. */
 void aji_ctx_replace_error(aj_ctx *ctx, aj_status status, const char *format, ...) AJ_PRINTF(3, 4);
 int64_t aji_ctx_error_epoch(const aj_ctx *ctx); /* counts clear_error calls: tells one error episode from the next */

@@ -90,7 +90,8 @@ struct aj_ctx {
     aj_scope root, *scope;
     aji_list kept;
     aji_layer *layer[AJI_N_SLOTS];
-    int rank; /* -1: unknown */
+    int rank;              /* -1: unknown */
+    const char *operation; /* the one that runs, for messages; NULL: none */
     aj_status status;
     int64_t error_epoch;
     char error[AJI_ERROR_TEXT];
