@@ -647,7 +647,7 @@ Test(autograd, checks_are_checked) {
     expect_error(AJ_ERR_DTYPE, "i64", "f64");
     cr_assert(aj_dot_test(context, NULL, NULL, 1, &x, NULL, &result) == AJ_ERR_ARG);
     expect_error(AJ_ERR_ARG, "aj_dot_test");
-    result.size = 0;
+    result.size = 1;
     cr_assert(aj_taylor_test(context, right, NULL, 1, &x, NULL, &result) == AJ_ERR_ARG);
     expect_error(AJ_ERR_ARG, "aj_taylor_test");
 }

@@ -100,7 +100,7 @@ AJ_API aj_tensor *aj_join_dummies(aj_tensor *x, int n, aj_tensor *const *dummies
 /* A function of n tensors for the checks: returns one tensor, made from x by recorded operations. */
 typedef aj_tensor *(*aj_fn)(aj_ctx *ctx, int n, aj_tensor *const *x, void *user);
 
-/* The outcome of a check. Set size to sizeof(aj_check) before the call; tolerance and step may be set too, 0 means the default. */
+/* The outcome of a check. Set size to sizeof(aj_check), or the whole to zero, before the call; tolerance and step may be set too, 0 means the default. */
 typedef struct aj_check {
     size_t size;
     double tolerance;     /* in: what error may be at most. Default: see each check */
