@@ -144,10 +144,11 @@ struct aj_request {
     aj_ctx *ctx;
     aj_request *next;
     aji_message *message;
-    aj_tensor *handle; /* its tensor: linked to the start's node; kept. NULL when spent */
-    aji_value *buffer; /* of a receive */
-    int64_t recording; /* the one it started in */
-    aj_scope *scope;   /* valid until it ends; NULL: that has ended while the request was open */
+    aj_tensor *handle;   /* its tensor: linked to the start's node; kept. NULL when spent */
+    aji_value *buffer;   /* of a receive */
+    int64_t recording;   /* the one it started in */
+    aj_scope *scope;     /* valid until it ends; NULL: that has ended while the request was open */
+    aj_request **holder; /* a pointer to it that is cleared when it is no longer open; may be NULL */
     bool spent;
 };
 const char *aji_open_request(aj_ctx *ctx);

@@ -50,6 +50,8 @@ void aji_request_free(aj_request *r) {
     aj_ctx *ctx = r->ctx;
     if (!r->spent)
         close_unfinished(aji_mpi_of(ctx), r);
+    if (r->holder)
+        *r->holder = NULL;
     aj_release(&r->handle);
     aji_value_release(r->buffer);
     aji_message_release(r->message);
@@ -94,6 +96,9 @@ aj_request *aj_scope_return_request(aj_scope *scope, aj_request *r) {
 /* The handle and the buffer go; the struct stays until its scope ends, so that using it again is an error and not a crash. */
 static void spend(aj_request *r) {
     r->spent = true;
+    if (r->holder)
+        *r->holder = NULL;
+    r->holder = NULL;
     r->magic = SPENT;
     aj_release(&r->handle);
     aji_value_release(r->buffer);
@@ -114,44 +119,51 @@ void aji_request_give_up(const aj_comm *comm) {
 
 /* ---- start ---- */
 
-static aj_request *start(const aji_op *op, const char *name, aj_tensor *x, int peer, int tag, aj_comm *comm) {
-    aji_message *m = comm ? aji_message_new(comm, name, op == &aji_op_isend, peer, tag) : NULL;
-    aj_request *r = m ? aji_calloc(comm->ctx, sizeof(*r)) : NULL;
-    if (comm && !r) {
-        aji_message_release(m);
-        aji_gate(comm->ctx, comm);
-        return NULL;
-    }
-    aji_message_attr attr = {m};
-    if (m)
-        m->refs++; /* one for the request, one for the call and its node */
-    aj_tensor *handle = aji_comm_apply(op, &attr, x, comm);
-    if (!handle) {
-        if (comm) {
-            aji_message_release(m);
-            aji_free(comm->ctx, r, sizeof(*r));
-        }
-        return NULL;
-    }
+static aj_request *request_new(const char *name, bool is_send, int peer, int tag, aj_comm *comm) {
     aj_ctx *ctx = comm->ctx;
     aji_mpi *mpi = aji_mpi_of(ctx);
-    *r = (aj_request){
-        .magic = OPEN, .ctx = ctx, .next = mpi->open, .message = m, .handle = aj_keep(handle), .scope = aji_ctx_scope(ctx)};
-    r->recording = aji_dtype_is_float(aj_tensor_dtype(x)) ? aji_recording_id(ctx) : 0;
-    if (!m->is_send)
-        r->buffer = aji_value_retain(aji_tensor_value(handle, "aj_irecv"));
+    aji_message *m = aji_message_new(comm, name, is_send, peer, tag);
+    aj_request *r = m ? aji_calloc(ctx, sizeof(*r)) : NULL;
+    if (!r) {
+        aji_message_release(m);
+        return NULL;
+    }
+    *r = (aj_request){.magic = OPEN, .ctx = ctx, .next = mpi->open, .message = m, .scope = aji_ctx_scope(ctx)};
     mpi->open = r;
     aji_comm_retain(comm);
     aji_ctx_count(ctx, AJ_STAT_REQUESTS, 1);
     return r;
 }
 
+/* The request is open before its message starts: should anything fail after that, it is known to whoever gives up what is under way. */
+static aj_request *start(const aji_op *op, aj_tensor *x, int peer, int tag, aj_comm *comm) {
+    aj_request *r = comm ? request_new(op->name, op == &aji_op_isend, peer, tag, comm) : NULL;
+    if (comm && !r) {
+        aji_gate(comm->ctx, comm);
+        return NULL;
+    }
+    aji_message_attr attr = {r ? r->message : NULL};
+    if (r)
+        attr.message->refs++; /* for the call and its node */
+    aj_tensor *handle = aji_comm_apply(op, &attr, x, comm);
+    if (!handle) {
+        if (r && !r->spent)
+            aji_request_free(r);
+        return NULL;
+    }
+    r->handle = aj_keep(handle);
+    r->recording = aji_dtype_is_float(aj_tensor_dtype(x)) ? aji_recording_id(r->ctx) : 0;
+    if (!r->message->is_send)
+        r->buffer = aji_value_retain(aji_tensor_value(handle, op->name));
+    return r;
+}
+
 aj_request *aj_isend(aj_tensor *x, int dest, int tag, aj_comm *comm) {
-    return start(&aji_op_isend, "aj_isend", x, dest, tag, comm);
+    return start(&aji_op_isend, x, dest, tag, comm);
 }
 
 aj_request *aj_irecv(aj_tensor *buffer, int source, int tag, aj_comm *comm) {
-    return start(&aji_op_irecv, "aj_irecv", buffer, source, tag, comm);
+    return start(&aji_op_irecv, buffer, source, tag, comm);
 }
 
 /* ---- wait and handles ---- */

@@ -78,7 +78,6 @@ static void give_up(aji_sweep *sweep) {
         aj_release(&m->kept);
         if (m->gradient)
             aji_request_free(m->gradient);
-        m->gradient = NULL;
     }
 }
 
@@ -98,6 +97,7 @@ static aj_status post(aji_message *m) {
     m->gradient = buffer ? aj_irecv(buffer, m->peer, m->tag, m->comm) : NULL;
     if (!m->gradient)
         return aj_ctx_status(m->ctx);
+    m->gradient->holder = &m->gradient;
     m->adjoint_started = true;
     return AJ_OK;
 }
@@ -115,10 +115,7 @@ aj_status aji_post_gradient(aji_message *m) {
 }
 
 aj_tensor *aji_wait_gradient(aji_message *m) {
-    aj_tensor *g = aj_wait(m->gradient);
-    if (g)
-        m->gradient = NULL;
-    return g;
+    return aj_wait(m->gradient);
 }
 
 /* ---- gradients of receives go home ---- */
