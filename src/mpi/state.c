@@ -110,13 +110,14 @@ static int comm_size(const aj_comm *comm) {
     return comm->size > 0 ? comm->size : 1;
 }
 
+/* Not on `words`: there only the round of errors.c may be met, which a rank in error starts at any time. */
 static aj_status sum(aj_comm *comm, int n, double *values) {
     aj_ctx *ctx = comm->ctx;
     if (aj_ctx_status(ctx) != AJ_OK)
         aji_gate(ctx, comm);
     else if (comm->size > 1)
         aji_mpi_check(ctx, "adjoin: summing a check",
-                      aji_mpi_allreduce(comm, comm->words, MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_SUM));
+                      aji_mpi_allreduce(comm, comm->forward, MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_SUM));
     return aj_ctx_status(ctx);
 }
 
@@ -125,7 +126,7 @@ static aj_status gather(aj_comm *comm, int n, const double *mine, double *all) {
     if (aj_ctx_status(ctx) != AJ_OK) {
         aji_gate(ctx, comm);
     } else if (comm->size > 1) {
-        aji_mpi_check(ctx, "adjoin: gathering a check", aji_mpi_allgather(comm, comm->words, mine, all, n, MPI_DOUBLE));
+        aji_mpi_check(ctx, "adjoin: gathering a check", aji_mpi_allgather(comm, comm->forward, mine, all, n, MPI_DOUBLE));
     } else {
         for (int i = 0; i < n; i++)
             all[i] = mine[i];
