@@ -171,16 +171,19 @@ void aji_comm_release(aj_comm *comm) {
     comm->nodes--; /* freeing the duplicates is collective: a later aj_comm_destroy does it */
 }
 
+void aji_comm_free_duplicates(aj_comm *comm) {
+    if (comm->user != MPI_COMM_NULL)
+        MPI_Comm_delete_attr(comm->user, aji_mpi_of(comm->ctx)->comm_key);
+    MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint};
+    for (int i = 0; i < 3; i++)
+        if (*duplicates[i] != MPI_COMM_NULL)
+            MPI_Comm_free(duplicates[i]);
+}
+
 void aji_comm_free(aj_comm *comm) {
     aji_mpi *mpi = aji_mpi_of(comm->ctx);
-    if (!mpi->finalized) {
-        if (comm->user != MPI_COMM_NULL)
-            MPI_Comm_delete_attr(comm->user, mpi->comm_key);
-        MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint};
-        for (int i = 0; i < 3; i++)
-            if (*duplicates[i] != MPI_COMM_NULL)
-                MPI_Comm_free(duplicates[i]);
-    }
+    if (!mpi->finalized)
+        aji_comm_free_duplicates(comm);
     aj_comm **at = &mpi->comms;
     while (*at != comm)
         at = &(*at)->next;

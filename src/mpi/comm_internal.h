@@ -41,6 +41,7 @@ aj_status aji_mpi_attach(aj_ctx *ctx, const char *op);
 /* comm.c */
 void aji_comm_retain(aj_comm *comm);
 void aji_comm_release(aj_comm *comm);
+void aji_comm_free_duplicates(aj_comm *comm);
 void aji_comm_free(aj_comm *comm);         /* the duplicates and the struct, unconditionally */
 MPI_Comm aji_channel(const aj_comm *comm); /* forward, or inside a sweep adjoint */
 

@@ -63,6 +63,8 @@ static int at_finalize(MPI_Comm comm, int key, void *value, void *extra) {
     aji_gate(mpi->ctx, NULL);
     aji_message_drain(mpi, NULL, aji_ctx_grace(mpi->ctx));
     aji_message_abandon(mpi, NULL);
+    for (aj_comm *c = mpi->comms; c; c = c->next)
+        aji_comm_free_duplicates(c);
     mpi->finalized = true;
     return MPI_SUCCESS;
 }
