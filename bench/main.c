@@ -67,11 +67,13 @@ static double time_runs(bench *b, bench_fn *run, int count) {
     return slowest;
 }
 
-/* How many runs fill a batch; from the second of two runs, since the first warms up. */
+/* How many runs fill a batch: doubled until they do, since where ranks outnumber cores the start alone can take longer than many runs. */
 static int count_for_batch(bench *b, bench_fn *run) {
-    time_runs(b, run, 1);
-    double seconds = time_runs(b, run, 1);
-    return (int)fmin(MAX_COUNT, fmax(1, batch_seconds / fmax(seconds, 1e-9)));
+    int count = 1;
+    time_runs(b, run, 1); /* warms up */
+    while (count < MAX_COUNT && time_runs(b, run, count) < batch_seconds)
+        count *= 2;
+    return count;
 }
 
 static int compare(const void *a, const void *b) {
