@@ -7,12 +7,15 @@
 #include "mpi/comm_internal.h"
 
 #if MPI_VERSION >= 4
-#define COUNT(n) ((MPI_Count)(n))
+typedef MPI_Count count;
+typedef MPI_Aint displacement;
 #define LARGE(call) call##_c
 #else /* 32-bit counts: refuse what they cannot say */
-#define COUNT(n) ((int)(n))
+typedef int count;
+typedef int displacement;
 #define LARGE(call) call
 #endif
+#define COUNT(n) ((count)(n))
 
 static bool fits(int64_t n) {
     return MPI_VERSION >= 4 || n <= INT_MAX;
@@ -89,12 +92,107 @@ int aji_mpi_irecv(MPI_Comm on, void *data, int64_t n, MPI_Datatype type, int sou
 }
 
 int aji_mpi_get_count(const MPI_Status *status, MPI_Datatype type, int64_t *n) {
-#if MPI_VERSION >= 4
-    MPI_Count count = 0;
-#else
-    int count = 0;
-#endif
-    int code = LARGE(MPI_Get_count)(status, type, &count);
-    *n = (int64_t)count;
+    count found = 0;
+    int code = LARGE(MPI_Get_count)(status, type, &found);
+    *n = (int64_t)found;
+    return code;
+}
+
+/* ---- a count for each rank ---- */
+
+/* Counts and displacements as MPI wants them, of blocks that follow each other. */
+typedef struct layout {
+    count *counts;
+    displacement *at;
+    size_t bytes;
+    aj_ctx *ctx;
+} layout;
+
+static int layout_open(const aj_comm *comm, layout *l, const int64_t *n) {
+    l->ctx = comm->ctx;
+    l->bytes = (size_t)comm->size * (sizeof(count) + sizeof(displacement));
+    l->counts = aji_alloc(comm->ctx, l->bytes);
+    if (!l->counts)
+        return MPI_ERR_NO_MEM;
+    l->at = (displacement *)(l->counts + comm->size);
+    int64_t sum = 0;
+    for (int k = 0; k < comm->size; k++) {
+        l->counts[k] = COUNT(n[k]);
+        l->at[k] = (displacement)sum;
+        sum += n[k];
+    }
+    return fits(sum) ? MPI_SUCCESS : MPI_ERR_COUNT;
+}
+
+static void layout_close(layout *l) {
+    aji_free(l->ctx, l->counts, l->bytes);
+}
+
+int aji_mpi_gatherv(const aj_comm *comm, MPI_Comm on, const void *in, int64_t n, void *out, const int64_t *ns, MPI_Datatype type,
+                    int root) {
+    layout l;
+    MPI_Request request;
+    int code = layout_open(comm, &l, ns);
+    if (code == MPI_SUCCESS && comm->yields)
+        code = poll_until_done(LARGE(MPI_Igatherv)(in, COUNT(n), type, out, l.counts, l.at, type, root, on, &request), &request);
+    else if (code == MPI_SUCCESS)
+        code = LARGE(MPI_Gatherv)(in, COUNT(n), type, out, l.counts, l.at, type, root, on);
+    layout_close(&l);
+    return code;
+}
+
+int aji_mpi_scatterv(const aj_comm *comm, MPI_Comm on, const void *in, const int64_t *ns, void *out, int64_t n, MPI_Datatype type,
+                     int root) {
+    layout l;
+    MPI_Request request;
+    int code = layout_open(comm, &l, ns);
+    if (code == MPI_SUCCESS && comm->yields)
+        code = poll_until_done(LARGE(MPI_Iscatterv)(in, l.counts, l.at, type, out, COUNT(n), type, root, on, &request), &request);
+    else if (code == MPI_SUCCESS)
+        code = LARGE(MPI_Scatterv)(in, l.counts, l.at, type, out, COUNT(n), type, root, on);
+    layout_close(&l);
+    return code;
+}
+
+int aji_mpi_allgatherv(const aj_comm *comm, MPI_Comm on, const void *in, int64_t n, void *out, const int64_t *ns,
+                       MPI_Datatype type) {
+    layout l;
+    MPI_Request request;
+    int code = layout_open(comm, &l, ns);
+    if (code == MPI_SUCCESS && comm->yields)
+        code = poll_until_done(LARGE(MPI_Iallgatherv)(in, COUNT(n), type, out, l.counts, l.at, type, on, &request), &request);
+    else if (code == MPI_SUCCESS)
+        code = LARGE(MPI_Allgatherv)(in, COUNT(n), type, out, l.counts, l.at, type, on);
+    layout_close(&l);
+    return code;
+}
+
+int aji_mpi_reduce_scatter(const aj_comm *comm, MPI_Comm on, const void *in, void *out, const int64_t *ns, MPI_Datatype type,
+                           MPI_Op op) {
+    layout l;
+    MPI_Request request;
+    int code = layout_open(comm, &l, ns);
+    if (code == MPI_SUCCESS && comm->yields)
+        code = poll_until_done(LARGE(MPI_Ireduce_scatter)(in, out, l.counts, type, op, on, &request), &request);
+    else if (code == MPI_SUCCESS)
+        code = LARGE(MPI_Reduce_scatter)(in, out, l.counts, type, op, on);
+    layout_close(&l);
+    return code;
+}
+
+int aji_mpi_alltoallv(const aj_comm *comm, MPI_Comm on, const void *in, const int64_t *n_in, void *out, const int64_t *n_out,
+                      MPI_Datatype type) {
+    layout to, from;
+    MPI_Request request;
+    int code = layout_open(comm, &to, n_in);
+    int code_from = layout_open(comm, &from, n_out);
+    code = code == MPI_SUCCESS ? code_from : code;
+    if (code == MPI_SUCCESS && comm->yields)
+        code = poll_until_done(LARGE(MPI_Ialltoallv)(in, to.counts, to.at, type, out, from.counts, from.at, type, on, &request),
+                               &request);
+    else if (code == MPI_SUCCESS)
+        code = LARGE(MPI_Alltoallv)(in, to.counts, to.at, type, out, from.counts, from.at, type, on);
+    layout_close(&to);
+    layout_close(&from);
     return code;
 }

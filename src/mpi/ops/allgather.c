@@ -1,0 +1,59 @@
+/* Allgather: the parts of all ranks, one after the other along an axis, on every rank. Its transpose: gx_k = sum over r of part k of g_r, one reduce_scatter. */
+#include "mpi/parts.h"
+
+static aj_status infer(aji_call *c) {
+    aji_axis_attr *a = c->attr;
+    c->out_meta[0] = c->in_meta[0];
+    aj_status status = aji_normalize_axis(c->ctx, c->op->name, c->in_meta[0].ndim, &a->axis);
+    if (status != AJ_OK || c->comm->size == 0)
+        return status;
+    status = aji_exchange_lengths(c);
+    if (status == AJ_OK)
+        c->out_meta[0].shape[a->axis] = a->parts->first[a->parts->size];
+    return status;
+}
+
+static aj_status forward(aji_call *c) {
+    const aji_axis_attr *a = c->attr;
+    if (c->comm->size == 0)
+        return aji_return_operand(c);
+    int64_t *counts = aji_counts(c->ctx, c->comm->size, a->parts->length, aji_row(&c->in_meta[0], a->axis));
+    aji_value *x = counts ? aji_pack(c->x[0], a->axis) : NULL, *y = x ? aji_new_packed(c, a->axis) : NULL;
+    aj_status status = aj_ctx_status(c->ctx);
+    if (y)
+        status = aji_mpi_check(c->ctx, c->op->name,
+                               aji_mpi_allgatherv(c->comm, aji_channel(c->comm), aji_value_data(x), counts[c->comm->rank], aji_value_data(y), counts,
+                                                  aji_mpi_type(x->meta.dtype)));
+    aji_value_release(x);
+    aji_free(c->ctx, counts, (size_t)c->comm->size * sizeof(*counts));
+    if (status == AJ_OK)
+        return aji_unpack(c, y, a->axis);
+    aji_value_release(y);
+    return status;
+}
+
+static aj_status vjp(aji_call *c) {
+    const aji_axis_attr *a = c->attr;
+    c->g_in[0] = a->parts ? aji_reduce_scatter_parts(c->g_out[0], a->axis, a->parts, c->comm) : c->g_out[0];
+    return AJ_OK;
+}
+
+const aji_op aji_op_allgather = {
+    .name = "aj_allgather",
+    .maths = "y = concatenation of x_k; gx_k = sum_r part k of g_r",
+    .flags = AJI_OP_COMM,
+    .attr_size = sizeof(aji_axis_attr),
+    .attr_free = aji_axis_attr_free,
+    .infer = infer,
+    .forward = forward,
+    .vjp = vjp,
+};
+
+aj_tensor *aji_allgather_parts(aj_tensor *x, int axis, aji_parts *parts, aj_comm *comm) {
+    aji_axis_attr a = {.axis = axis, .parts = parts ? aji_parts_retain(parts) : NULL};
+    return aji_comm_apply(&aji_op_allgather, &a, x, comm);
+}
+
+aj_tensor *aj_allgather(aj_tensor *x, int axis, aj_comm *comm) {
+    return aji_allgather_parts(x, axis, NULL, comm);
+}

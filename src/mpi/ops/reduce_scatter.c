@@ -1,0 +1,83 @@
+/* Reduce_scatter: y_k = part k along an axis of sum_r x_r; numelem is what THIS rank gets. Its transpose is an allgather. */
+#include "mpi/parts.h"
+
+static aj_status check_told(aji_call *c, const aji_told *told) {
+    aji_axis_attr *a = c->attr;
+    aj_status status = aji_check_told(c, told, 0);
+    for (int k = 0; k < c->comm->size && status == AJ_OK; k++) {
+        a->parts->length[k] = told[k].numelem;
+        if (told[k].numelem < 0)
+            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d asks for numelem %lld; expected >= 0", c->op->name, k, (long long)told[k].numelem);
+    }
+    if (status != AJ_OK)
+        return status;
+    aji_parts_close(a->parts);
+    if (a->parts->first[c->comm->size] != c->in_meta[0].shape[a->axis])
+        return aj_raise(c->ctx, AJ_ERR_SHAPE, "%s: the ranks ask for %lld entries along axis %d, which has %lld; expected the numelems to sum up to that",
+                        c->op->name, (long long)a->parts->first[c->comm->size], a->axis, (long long)c->in_meta[0].shape[a->axis]);
+    return AJ_OK;
+}
+
+static aj_status infer(aji_call *c) {
+    aji_axis_attr *a = c->attr;
+    aj_status status = aji_check_reduction(c, a->op);
+    if (status == AJ_OK)
+        status = aji_normalize_axis(c->ctx, c->op->name, c->in_meta[0].ndim, &a->axis);
+    if (status != AJ_OK || c->comm->size == 0)
+        return status;
+    if (!a->parts) {
+        a->parts = aji_parts_new(c->ctx, c->comm->size);
+        aji_told *told = a->parts ? aji_tell(c, a->axis, 0, a->numelem) : NULL;
+        status = told ? check_told(c, told) : aj_ctx_status(c->ctx);
+        aji_told_free(c, told);
+    }
+    if (status == AJ_OK)
+        c->out_meta[0].shape[a->axis] = a->parts->length[c->comm->rank];
+    return status;
+}
+
+static aj_status forward(aji_call *c) {
+    const aji_axis_attr *a = c->attr;
+    if (c->comm->size == 0)
+        return aji_return_operand(c);
+    int64_t *counts = aji_counts(c->ctx, c->comm->size, a->parts->length, aji_row(&c->in_meta[0], a->axis));
+    aji_value *x = counts ? aji_pack(c->x[0], a->axis) : NULL, *y = x ? aji_new_packed(c, a->axis) : NULL;
+    aj_status status = aj_ctx_status(c->ctx);
+    if (y)
+        status = aji_mpi_check(c->ctx, c->op->name,
+                               aji_mpi_reduce_scatter(c->comm, aji_channel(c->comm), aji_value_data(x), aji_value_data(y), counts,
+                                                      aji_mpi_type(x->meta.dtype), a->op));
+    aji_value_release(x);
+    aji_free(c->ctx, counts, (size_t)c->comm->size * sizeof(*counts));
+    if (status == AJ_OK)
+        return aji_unpack(c, y, a->axis);
+    aji_value_release(y);
+    return status;
+}
+
+static aj_status vjp(aji_call *c) {
+    const aji_axis_attr *a = c->attr;
+    c->g_in[0] = a->parts ? aji_allgather_parts(c->g_out[0], a->axis, a->parts, c->comm) : c->g_out[0];
+    return AJ_OK;
+}
+
+const aji_op aji_op_reduce_scatter = {
+    .name = "aj_reduce_scatter",
+    .maths = "y_k = part k of sum_r x_r; gx_k = concatenation of g_r",
+    .flags = AJI_OP_COMM,
+    .attr_size = sizeof(aji_axis_attr),
+    .attr_free = aji_axis_attr_free,
+    .infer = infer,
+    .forward = forward,
+    .vjp = vjp,
+};
+
+aj_tensor *aji_reduce_scatter_parts(aj_tensor *x, int axis, aji_parts *parts, aj_comm *comm) {
+    aji_axis_attr a = {.axis = axis, .op = MPI_SUM, .parts = aji_parts_retain(parts)};
+    return aji_comm_apply(&aji_op_reduce_scatter, &a, x, comm);
+}
+
+aj_tensor *aj_reduce_scatter(aj_tensor *x, int axis, int64_t numelem, MPI_Op op, aj_comm *comm) {
+    aji_axis_attr a = {.axis = axis, .numelem = numelem, .op = op};
+    return aji_comm_apply(&aji_op_reduce_scatter, &a, x, comm);
+}

@@ -1,0 +1,113 @@
+/*
+ * Scatter: y_k = part k of x_root along an axis; numelem is what THIS rank gets. x on other ranks is a placeholder. Its transpose is a gather:
+ * gx_root = concatenation of g_k, zeros of the placeholder's own shape elsewhere.
+ */
+#include <string.h>
+
+#include "mpi/parts.h"
+
+/* The root's shape, axis and dtype count; the numelems of all ranks make the parts. */
+static aj_status check_told(aji_call *c, const aji_told *told) {
+    aji_axis_attr *a = c->attr;
+    const aji_told *root = &told[a->root];
+    aji_meta *y = &c->out_meta[0];
+    *y = (aji_meta){.dtype = (aj_dtype)root->dtype, .ndim = (int)root->ndim};
+    memcpy(y->shape, root->shape, sizeof(y->shape));
+    a->axis = (int)root->axis;
+    aj_status status = aji_normalize_axis(c->ctx, c->op->name, y->ndim, &a->axis);
+    for (int k = 0; k < c->comm->size && status == AJ_OK; k++) {
+        if (told[k].dtype != root->dtype)
+            status = aj_raise(c->ctx, AJ_ERR_DTYPE, "%s: rank %d passes %s, the root %s; expected one dtype", c->op->name, k,
+                              aj_dtype_name((aj_dtype)told[k].dtype), aj_dtype_name((aj_dtype)root->dtype));
+        else if (told[k].other_axis != root->other_axis)
+            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d says root %lld, rank %d says %lld; expected the same on all ranks", c->op->name, k,
+                              (long long)told[k].other_axis, a->root, (long long)root->other_axis);
+        else if (told[k].axis != root->axis)
+            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d says axis %lld, the root %lld; expected the same on all ranks", c->op->name, k,
+                              (long long)told[k].axis, (long long)root->axis);
+        else if (told[k].numelem < 0)
+            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d asks for numelem %lld; expected >= 0", c->op->name, k, (long long)told[k].numelem);
+        else
+            a->parts->length[k] = told[k].numelem;
+    }
+    if (status != AJ_OK)
+        return status;
+    aji_parts_close(a->parts);
+    if (a->parts->first[c->comm->size] != y->shape[a->axis])
+        return aj_raise(c->ctx, AJ_ERR_SHAPE, "%s: the ranks ask for %lld entries along axis %d, the root has %lld; expected the numelems to sum up to that",
+                        c->op->name, (long long)a->parts->first[c->comm->size], a->axis, (long long)y->shape[a->axis]);
+    return AJ_OK;
+}
+
+static aj_status exchange(aji_call *c) {
+    aji_axis_attr *a = c->attr;
+    a->parts = aji_parts_new(c->ctx, c->comm->size);
+    aji_told *told = a->parts ? aji_tell(c, a->axis, a->root, a->numelem) : NULL;
+    aj_status status = told ? check_told(c, told) : aj_ctx_status(c->ctx);
+    aji_told_free(c, told);
+    return status;
+}
+
+static aj_status infer(aji_call *c) {
+    aji_axis_attr *a = c->attr;
+    aj_status status = aji_check_root(c, a->root);
+    if (status != AJ_OK || c->comm->size == 0)
+        return status;
+    if (!a->parts)
+        status = exchange(c);
+    if (status == AJ_OK)
+        c->out_meta[0].shape[a->axis] = a->parts->length[c->comm->rank];
+    return status;
+}
+
+static aj_status forward(aji_call *c) {
+    const aji_axis_attr *a = c->attr;
+    if (c->comm->size == 0)
+        return aji_return_operand(c);
+    bool is_root = c->comm->rank == a->root;
+    int64_t *counts = aji_counts(c->ctx, c->comm->size, a->parts->length, aji_row(&c->out_meta[0], a->axis));
+    aji_value *y = counts ? aji_new_packed(c, a->axis) : NULL, *x = y && is_root ? aji_pack(c->x[0], a->axis) : NULL;
+    aj_status status = aj_ctx_status(c->ctx);
+    if (y && (x || !is_root))
+        status = aji_mpi_check(c->ctx, c->op->name,
+                               aji_mpi_scatterv(c->comm, aji_channel(c->comm), is_root ? aji_value_data(x) : NULL, counts, aji_value_data(y),
+                                                counts[c->comm->rank], aji_mpi_type(y->meta.dtype), a->root));
+    aji_value_release(x);
+    aji_free(c->ctx, counts, (size_t)c->comm->size * sizeof(*counts));
+    if (status == AJ_OK)
+        return aji_unpack(c, y, a->axis);
+    aji_value_release(y);
+    return status;
+}
+
+static aj_status vjp(aji_call *c) {
+    const aji_axis_attr *a = c->attr;
+    if (!a->parts) {
+        c->g_in[0] = c->g_out[0];
+        return AJ_OK;
+    }
+    aj_tensor *g = aji_gather_parts(c->g_out[0], a->axis, a->root, a->parts, c->comm);
+    c->g_in[0] = c->comm->rank == a->root ? g : NULL; /* a placeholder's gradient is zero */
+    return AJ_OK;
+}
+
+const aji_op aji_op_scatter = {
+    .name = "aj_scatter",
+    .maths = "y_k = part k of x_root; gx_root = concatenation of g_k, 0 elsewhere",
+    .flags = AJI_OP_COMM,
+    .attr_size = sizeof(aji_axis_attr),
+    .attr_free = aji_axis_attr_free,
+    .infer = infer,
+    .forward = forward,
+    .vjp = vjp,
+};
+
+aj_tensor *aji_scatter_parts(aj_tensor *x, int axis, int root, aji_parts *parts, aj_comm *comm) {
+    aji_axis_attr a = {.axis = axis, .root = root, .parts = aji_parts_retain(parts)};
+    return aji_comm_apply(&aji_op_scatter, &a, x, comm);
+}
+
+aj_tensor *aj_scatter(aj_tensor *x, int axis, int64_t numelem, int root, aj_comm *comm) {
+    aji_axis_attr a = {.axis = axis, .root = root, .numelem = numelem};
+    return aji_comm_apply(&aji_op_scatter, &a, x, comm);
+}

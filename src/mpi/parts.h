@@ -1,0 +1,58 @@
+/*
+ * Parts of an axis: what the collectives that concatenate, divide and re-partition along an axis have in common.
+ */
+#ifndef AJI_PARTS_H
+#define AJI_PARTS_H
+
+#include "mpi/comm_internal.h"
+
+/* How an axis is divided over the ranks: length[k] entries belong to rank k, first[k] is the number of its first one. Counted, since the node of an
+ * operation and that of its adjoint know the same parts: what the forward has exchanged is never exchanged again. */
+typedef struct aji_parts {
+    int refs, size;
+    int64_t *length, *first; /* size, size + 1 entries; first[size]: the whole */
+} aji_parts;
+aji_parts *aji_parts_new(aj_ctx *ctx, int size);
+aji_parts *aji_parts_retain(aji_parts *parts);
+void aji_parts_release(aj_ctx *ctx, aji_parts *parts); /* NULL is fine */
+void aji_parts_close(aji_parts *parts);                /* lengths are set: works out first */
+
+/* The attr of these operations. parts NULL: to be exchanged; the adjoint's attr comes with them. */
+typedef struct aji_axis_attr {
+    int axis, root;
+    int64_t numelem; /* what this rank gets along the axis */
+    MPI_Op op;
+    aji_parts *parts;
+} aji_axis_attr;
+void aji_axis_attr_free(aj_ctx *ctx, void *attr);
+
+/* What each rank tells the others of its operand. */
+typedef struct aji_told {
+    int64_t dtype, ndim, axis, other_axis, numelem, shape[AJ_MAX_NDIM];
+} aji_told;
+/* Exchange it: one entry for each rank, to be freed with size * sizeof(aji_told). NULL raised. */
+aji_told *aji_tell(aji_call *c, int axis, int other_axis, int64_t numelem);
+void aji_told_free(const aji_call *c, aji_told *told); /* NULL is fine */
+/* All ranks have the same dtype, the same number of axes, the same arguments axis and other_axis, and the same extents but along the axes of the mask (of a
+ * normalised axis). Errors are alike on all ranks. */
+aj_status aji_check_told(const aji_call *c, const aji_told *told, unsigned free_axes);
+
+/* gather, allgather: make the attr's parts from the operands' lengths along the axis, unless they are known. */
+aj_status aji_exchange_lengths(aji_call *c);
+
+/* The operand with an axis moved to the front, contiguous in host memory: parts along the axis are blocks. NULL raised. */
+aji_value *aji_pack(aji_value *v, int axis);
+/* A fresh host value of the result's shape with its axis in front, and the way back: takes over v, sets c->y[0]. v NULL: raised already. */
+aji_value *aji_new_packed(aji_call *c, int axis);
+aj_status aji_unpack(aji_call *c, aji_value *v, int axis);
+int64_t aji_row(const aji_meta *meta, int axis); /* entries for one index along the axis */
+/* counts[k] = rows[k] * row; freed with size * sizeof(int64_t). NULL raised. */
+int64_t *aji_counts(aj_ctx *ctx, int size, const int64_t *rows, int64_t row);
+
+/* The adjoints, with known parts. */
+aj_tensor *aji_gather_parts(aj_tensor *x, int axis, int root, aji_parts *parts, aj_comm *comm);
+aj_tensor *aji_scatter_parts(aj_tensor *x, int axis, int root, aji_parts *parts, aj_comm *comm);
+aj_tensor *aji_allgather_parts(aj_tensor *x, int axis, aji_parts *parts, aj_comm *comm);
+aj_tensor *aji_reduce_scatter_parts(aj_tensor *x, int axis, aji_parts *parts, aj_comm *comm);
+
+#endif
