@@ -64,6 +64,26 @@ AJ_API aj_tensor *aj_reduce(aj_tensor *x, MPI_Op op, int root, aj_comm *comm);
 AJ_API aj_tensor *aj_reduce_inplace(aj_tensor *x, MPI_Op op, int root, aj_comm *comm);
 
 /*
+ * Along an axis (negative ones count from the end). Parts may have any lengths, 0 too; numelem is what THIS rank gets. The forward first exchanges lengths,
+ * shapes and dtypes, so that a mismatch is the same AJ_ERR_SHAPE, AJ_ERR_DTYPE or AJ_ERR_ARG on all ranks; the adjoint needs no exchange.
+ */
+/* y_root = the x_k one after the other along axis, in rank order; no entries along axis elsewhere. gx_k = part k of g_root. Adjoint: one scatter.
+ * Collective: comm. Differentiable: x. Since: 0.1. */
+AJ_API aj_tensor *aj_gather(aj_tensor *x, int axis, int root, aj_comm *comm);
+/* The same on every rank; gx_k = sum_r part k of g_r. Adjoint: one reduce_scatter. Collective: comm. Differentiable: x. Since: 0.1. */
+AJ_API aj_tensor *aj_allgather(aj_tensor *x, int axis, aj_comm *comm);
+/* y_k = part k of x_root, numelem entries along axis; gx_root = the g_k one after the other, zero elsewhere. x on other ranks is a placeholder of any
+ * shape and the root's dtype. The numelems sum up to the root's extent. Adjoint: one gather. Collective: comm. Differentiable: x. Since: 0.1. */
+AJ_API aj_tensor *aj_scatter(aj_tensor *x, int axis, int64_t numelem, int root, aj_comm *comm);
+/* y_r = part r of each x_k along scatter_axis, one after the other along gather_axis; gx by an alltoall with the axes swapped. With equal axes: the whole
+ * axis is divided anew, from the old lengths to the numelems. The numelems sum up to the extent along scatter_axis (with equal axes, over all ranks).
+ * Adjoint: one alltoall. Collective: comm. Differentiable: x. Since: 0.1. */
+AJ_API aj_tensor *aj_alltoall(aj_tensor *x, int gather_axis, int scatter_axis, int64_t numelem, aj_comm *comm);
+/* y_k = part k of sum_r x_r, numelem entries along axis; gx_k = the g_r one after the other. op: MPI_SUM. Adjoint: one allgather. Collective: comm.
+ * Differentiable: x. Since: 0.1. */
+AJ_API aj_tensor *aj_reduce_scatter(aj_tensor *x, int axis, int64_t numelem, MPI_Op op, aj_comm *comm);
+
+/*
  * Messages. Sends never block: the library holds a share of the value until the message is gone. Tags: 0 ... MPI_TAG_UB, equal on both ends; receives
  * take MPI_ANY_TAG and MPI_ANY_SOURCE, and every peer may be MPI_PROC_NULL or this rank. Both ends inside the same recording, or both outside.
  * Collective: no, but each message has two ends.
@@ -76,6 +96,8 @@ AJ_API aj_tensor *aj_recv(aj_tensor *buffer, int source, int tag, aj_comm *comm)
 /* The same, started only. The request is owned by the context until aj_wait; a spent one stays valid until its scope ends. Since: 0.1. */
 AJ_API aj_request *aj_isend(aj_tensor *x, int dest, int tag, aj_comm *comm);
 AJ_API aj_request *aj_irecv(aj_tensor *buffer, int source, int tag, aj_comm *comm);
+/* aj_send of x, then aj_recv into buffer: what was received. In the adjoint source and destination are swapped, and the tags with them. Since: 0.1. */
+AJ_API aj_tensor *aj_sendrecv(aj_tensor *x, int dest, int sendtag, aj_tensor *buffer, int source, int recvtag, aj_comm *comm);
 /* Complete a request: the received value, or what was sent. The request is spent. Its adjoint starts a message; that of the start waits: overlap in
  * the forward is overlap in the adjoint. Errors: AJ_ERR_STATE (spent before). Since: 0.1. */
 AJ_API aj_tensor *aj_wait(aj_request *request);

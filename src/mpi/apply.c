@@ -45,7 +45,7 @@ aji_value *aji_new_on_host(aji_call *c) {
 aj_status aji_from_host(aji_call *c, aji_value *v) {
     if (!v)
         return aj_ctx_status(c->ctx);
-    c->y[0] = aji_value_on(v, c->device);
+    c->y[0] = aji_is_host(c->device) ? aji_value_retain(v) : aji_value_on(v, c->device);
     aji_value_release(v);
     return c->y[0] ? AJ_OK : aj_ctx_status(c->ctx);
 }

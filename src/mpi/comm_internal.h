@@ -58,6 +58,17 @@ int aji_mpi_reduce(const aj_comm *comm, MPI_Comm on, const void *in, void *out, 
                    int root);
 int aji_mpi_bcast(const aj_comm *comm, MPI_Comm on, void *data, int64_t n, MPI_Datatype type, int root);
 int aji_mpi_allgather(const aj_comm *comm, MPI_Comm on, const void *in, void *out, int64_t n, MPI_Datatype type);
+/* A count for each rank, in rank order; blocks follow each other in memory. */
+int aji_mpi_gatherv(const aj_comm *comm, MPI_Comm on, const void *in, int64_t n, void *out, const int64_t *ns, MPI_Datatype type,
+                    int root);
+int aji_mpi_scatterv(const aj_comm *comm, MPI_Comm on, const void *in, const int64_t *ns, void *out, int64_t n, MPI_Datatype type,
+                     int root);
+int aji_mpi_allgatherv(const aj_comm *comm, MPI_Comm on, const void *in, int64_t n, void *out, const int64_t *ns,
+                       MPI_Datatype type);
+int aji_mpi_reduce_scatter(const aj_comm *comm, MPI_Comm on, const void *in, void *out, const int64_t *ns, MPI_Datatype type,
+                           MPI_Op op);
+int aji_mpi_alltoallv(const aj_comm *comm, MPI_Comm on, const void *in, const int64_t *n_in, void *out, const int64_t *n_out,
+                      MPI_Datatype type);
 int aji_mpi_barrier(const aj_comm *comm, MPI_Comm on);
 int aji_mpi_isend(MPI_Comm on, const void *data, int64_t n, MPI_Datatype type, int dest, int tag, MPI_Request *request);
 int aji_mpi_irecv(MPI_Comm on, void *data, int64_t n, MPI_Datatype type, int source, int tag, MPI_Request *request);

@@ -48,10 +48,11 @@ aji_told *aji_tell(aji_call *c, int axis, int other_axis, int64_t numelem) {
     const aji_meta *m = &c->in_meta[0];
     aji_told mine = {.dtype = m->dtype, .ndim = m->ndim, .axis = axis, .other_axis = other_axis, .numelem = numelem};
     memcpy(mine.shape, m->shape, (size_t)m->ndim * sizeof(int64_t));
+    /* Not on `words`, where a rank in error may be met. */
     aji_told *all = aji_alloc(c->ctx, (size_t)c->comm->size * sizeof(*all));
     if (!all)
         return NULL;
-    int code = aji_mpi_allgather(c->comm, c->comm->words, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T);
+    int code = aji_mpi_allgather(c->comm, c->comm->forward, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T);
     if (aji_mpi_check(c->ctx, c->op->name, code) == AJ_OK)
         return all;
     aji_told_free(c, all);
@@ -64,13 +65,15 @@ void aji_told_free(const aji_call *c, aji_told *told) {
 }
 
 static aj_status mismatch(const aji_call *c, aj_status status, const char *what, int rank, const char *there, const char *here) {
-    return aj_raise(c->ctx, status, "%s: rank 0 has %s %s, rank %d has %s; expected the same on all ranks", c->op->name, what, here, rank, there);
+    return aj_raise(c->ctx, status, "%s: rank 0 has %s %s, rank %d has %s; expected the same on all ranks", c->op->name, what,
+                    here, rank, there);
 }
 
 static aj_status check_number(const aji_call *c, const char *what, int rank, int64_t there, int64_t here) {
-    return there == here ? AJ_OK
-                         : aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank 0 has %s %lld, rank %d has %lld; expected the same on all ranks", c->op->name, what,
-                                    (long long)here, rank, (long long)there);
+    return there == here
+               ? AJ_OK
+               : aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank 0 has %s %lld, rank %d has %lld; expected the same on all ranks",
+                          c->op->name, what, (long long)here, rank, (long long)there);
 }
 
 aj_status aji_check_told(const aji_call *c, const aji_told *told, unsigned free_axes) {
@@ -78,7 +81,8 @@ aj_status aji_check_told(const aji_call *c, const aji_told *told, unsigned free_
     aj_status status = AJ_OK;
     for (int k = 1; k < c->comm->size && status == AJ_OK; k++) {
         if (told[k].dtype != told[0].dtype)
-            return mismatch(c, AJ_ERR_DTYPE, "dtype", k, aj_dtype_name((aj_dtype)told[k].dtype), aj_dtype_name((aj_dtype)told[0].dtype));
+            return mismatch(c, AJ_ERR_DTYPE, "dtype", k, aj_dtype_name((aj_dtype)told[k].dtype),
+                            aj_dtype_name((aj_dtype)told[0].dtype));
         status = check_number(c, "axis", k, told[k].axis, told[0].axis);
         if (status == AJ_OK)
             status = check_number(c, "scatter axis", k, told[k].other_axis, told[0].other_axis);
@@ -86,8 +90,10 @@ aj_status aji_check_told(const aji_call *c, const aji_told *told, unsigned free_
         for (int i = 0; fits && i < told[0].ndim; i++)
             fits = (free_axes & (1u << i)) || told[k].shape[i] == told[0].shape[i];
         if (status == AJ_OK && !fits)
-            return aj_raise(c->ctx, AJ_ERR_SHAPE, "%s: rank 0 has shape %s, rank %d has %s; expected equal ones but along the axis", c->op->name,
-                            aji_shape_text((int)told[0].ndim, told[0].shape, a), k, aji_shape_text((int)told[k].ndim, told[k].shape, b));
+            return aj_raise(c->ctx, AJ_ERR_SHAPE,
+                            "%s: rank 0 has shape %s, rank %d has %s; expected equal ones but along the axis", c->op->name,
+                            aji_shape_text((int)told[0].ndim, told[0].shape, a), k,
+                            aji_shape_text((int)told[k].ndim, told[k].shape, b));
     }
     return status;
 }
@@ -120,12 +126,23 @@ static aji_value *permuted(aji_value *v, const int *order) {
     return aji_value_view(v, &meta, strides, v->offset);
 }
 
-aji_value *aji_pack(aji_value *v, int axis) {
+aji_value *aji_move_to_front(aji_value *v, int axis) {
     int order[AJ_MAX_NDIM] = {axis};
     for (int i = 0, at = 1; i < v->meta.ndim; i++)
         if (i != axis)
             order[at++] = i;
-    aji_value *front = permuted(v, order), *packed = front ? aji_to_host(front) : NULL;
+    return permuted(v, order);
+}
+
+aji_value *aji_move_front_to(aji_value *v, int axis) {
+    int order[AJ_MAX_NDIM];
+    for (int i = 0; i < v->meta.ndim; i++)
+        order[i] = i < axis ? i + 1 : i == axis ? 0 : i;
+    return permuted(v, order);
+}
+
+aji_value *aji_pack(aji_value *v, int axis) {
+    aji_value *front = aji_move_to_front(v, axis), *packed = front ? aji_to_host(front) : NULL;
     aji_value_release(front);
     return packed;
 }
@@ -138,21 +155,6 @@ aji_value *aji_new_packed(aji_call *c, int axis) {
     return aji_value_new(c->ctx, aj_cpu(c->ctx), &meta);
 }
 
-aj_status aji_unpack(aji_call *c, aji_value *v, int axis) {
-    if (!v)
-        return aj_ctx_status(c->ctx);
-    int order[AJ_MAX_NDIM];
-    for (int i = 0; i < v->meta.ndim; i++)
-        order[i] = i < axis ? i + 1 : i == axis ? 0 : i;
-    aji_value *back = permuted(v, order);
-    aji_value_release(v);
-    if (!back || aji_is_host(c->device)) {
-        c->y[0] = back;
-        return back ? AJ_OK : aj_ctx_status(c->ctx);
-    }
-    return aji_from_host(c, back);
-}
-
 int64_t aji_row(const aji_meta *meta, int axis) {
     int64_t n = 1;
     for (int i = 0; i < meta->ndim; i++)
@@ -160,9 +162,40 @@ int64_t aji_row(const aji_meta *meta, int axis) {
     return n;
 }
 
-int64_t *aji_counts(aj_ctx *ctx, int size, const int64_t *rows, int64_t row) {
-    int64_t *counts = aji_alloc(ctx, (size_t)size * sizeof(*counts));
-    for (int k = 0; counts && k < size; k++)
-        counts[k] = rows[k] * row;
-    return counts;
+static size_t counts_bytes(const aji_call *c) {
+    return (size_t)c->comm->size * sizeof(int64_t);
+}
+
+static void clean_up(const aji_call *c, aji_packed *p) {
+    aji_value_release(p->x);
+    aji_value_release(p->y);
+    aji_free(c->ctx, p->counts, counts_bytes(c));
+}
+
+aj_status aji_packed_open(aji_call *c, aji_packed *p, bool with_x) {
+    const aji_axis_attr *a = c->attr;
+    *p = (aji_packed){.counts = aji_alloc(c->ctx, counts_bytes(c))};
+    if (p->counts && with_x)
+        p->x = aji_pack(c->x[0], a->axis);
+    if (p->x || (p->counts && !with_x))
+        p->y = aji_new_packed(c, a->axis);
+    if (!p->y) {
+        clean_up(c, p);
+        return aj_ctx_status(c->ctx);
+    }
+    int64_t row = aji_row(&c->out_meta[0], a->axis);
+    for (int k = 0; k < c->comm->size; k++)
+        p->counts[k] = a->parts->length[k] * row;
+    p->in = p->x ? aji_value_data(p->x) : NULL;
+    p->out = aji_value_data(p->y);
+    return AJ_OK;
+}
+
+aj_status aji_packed_close(aji_call *c, aji_packed *p, int code) {
+    const aji_axis_attr *a = c->attr;
+    aj_status status = aji_mpi_check(c->ctx, c->op->name, code);
+    if (status == AJ_OK)
+        status = aji_from_host(c, aji_move_front_to(p->y, a->axis));
+    clean_up(c, p);
+    return status;
 }

@@ -40,14 +40,24 @@ aj_status aji_check_told(const aji_call *c, const aji_told *told, unsigned free_
 /* gather, allgather: make the attr's parts from the operands' lengths along the axis, unless they are known. */
 aj_status aji_exchange_lengths(aji_call *c);
 
-/* The operand with an axis moved to the front, contiguous in host memory: parts along the axis are blocks. NULL raised. */
+/* What MPI gets: the operand and the result with the axis in front, contiguous in host memory, so that each rank's part is a block of counts[k] entries. */
+typedef struct aji_packed {
+    aji_value *x, *y;
+    int64_t *counts;
+    const void *in; /* x's and y's memory; in NULL without x */
+    void *out;
+} aji_packed;
+/* with_x false: this rank's operand does not count. */
+aj_status aji_packed_open(aji_call *c, aji_packed *p, bool with_x);
+/* After MPI's code: sets c->y[0], a view on y with its axes in their places, and cleans up. */
+aj_status aji_packed_close(aji_call *c, aji_packed *p, int code);
+/* Views with an axis moved. NULL raised. */
+aji_value *aji_move_to_front(aji_value *v, int axis);
+aji_value *aji_move_front_to(aji_value *v, int axis);
+/* The operand with an axis moved to the front, contiguous in host memory; a fresh value like the result, packed so. NULL raised. */
 aji_value *aji_pack(aji_value *v, int axis);
-/* A fresh host value of the result's shape with its axis in front, and the way back: takes over v, sets c->y[0]. v NULL: raised already. */
 aji_value *aji_new_packed(aji_call *c, int axis);
-aj_status aji_unpack(aji_call *c, aji_value *v, int axis);
 int64_t aji_row(const aji_meta *meta, int axis); /* entries for one index along the axis */
-/* counts[k] = rows[k] * row; freed with size * sizeof(int64_t). NULL raised. */
-int64_t *aji_counts(aj_ctx *ctx, int size, const int64_t *rows, int64_t row);
 
 /* The adjoints, with known parts. */
 aj_tensor *aji_gather_parts(aj_tensor *x, int axis, int root, aji_parts *parts, aj_comm *comm);

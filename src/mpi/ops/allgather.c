@@ -14,22 +14,15 @@ static aj_status infer(aji_call *c) {
 }
 
 static aj_status forward(aji_call *c) {
-    const aji_axis_attr *a = c->attr;
     if (c->comm->size == 0)
         return aji_return_operand(c);
-    int64_t *counts = aji_counts(c->ctx, c->comm->size, a->parts->length, aji_row(&c->in_meta[0], a->axis));
-    aji_value *x = counts ? aji_pack(c->x[0], a->axis) : NULL, *y = x ? aji_new_packed(c, a->axis) : NULL;
-    aj_status status = aj_ctx_status(c->ctx);
-    if (y)
-        status = aji_mpi_check(c->ctx, c->op->name,
-                               aji_mpi_allgatherv(c->comm, aji_channel(c->comm), aji_value_data(x), counts[c->comm->rank], aji_value_data(y), counts,
-                                                  aji_mpi_type(x->meta.dtype)));
-    aji_value_release(x);
-    aji_free(c->ctx, counts, (size_t)c->comm->size * sizeof(*counts));
-    if (status == AJ_OK)
-        return aji_unpack(c, y, a->axis);
-    aji_value_release(y);
-    return status;
+    aji_packed p;
+    aj_status status = aji_packed_open(c, &p, true);
+    if (status != AJ_OK)
+        return status;
+    return aji_packed_close(c, &p,
+                            aji_mpi_allgatherv(c->comm, aji_channel(c->comm), p.in, p.counts[c->comm->rank], p.out, p.counts,
+                                               aji_mpi_type(c->in_meta[0].dtype)));
 }
 
 static aj_status vjp(aji_call *c) {

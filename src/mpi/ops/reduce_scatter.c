@@ -7,14 +7,17 @@ static aj_status check_told(aji_call *c, const aji_told *told) {
     for (int k = 0; k < c->comm->size && status == AJ_OK; k++) {
         a->parts->length[k] = told[k].numelem;
         if (told[k].numelem < 0)
-            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d asks for numelem %lld; expected >= 0", c->op->name, k, (long long)told[k].numelem);
+            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d asks for numelem %lld; expected >= 0", c->op->name, k,
+                              (long long)told[k].numelem);
     }
     if (status != AJ_OK)
         return status;
     aji_parts_close(a->parts);
     if (a->parts->first[c->comm->size] != c->in_meta[0].shape[a->axis])
-        return aj_raise(c->ctx, AJ_ERR_SHAPE, "%s: the ranks ask for %lld entries along axis %d, which has %lld; expected the numelems to sum up to that",
-                        c->op->name, (long long)a->parts->first[c->comm->size], a->axis, (long long)c->in_meta[0].shape[a->axis]);
+        return aj_raise(
+            c->ctx, AJ_ERR_SHAPE,
+            "%s: the ranks ask for %lld entries along axis %d, which has %lld; expected the numelems to sum up to that",
+            c->op->name, (long long)a->parts->first[c->comm->size], a->axis, (long long)c->in_meta[0].shape[a->axis]);
     return AJ_OK;
 }
 
@@ -40,19 +43,13 @@ static aj_status forward(aji_call *c) {
     const aji_axis_attr *a = c->attr;
     if (c->comm->size == 0)
         return aji_return_operand(c);
-    int64_t *counts = aji_counts(c->ctx, c->comm->size, a->parts->length, aji_row(&c->in_meta[0], a->axis));
-    aji_value *x = counts ? aji_pack(c->x[0], a->axis) : NULL, *y = x ? aji_new_packed(c, a->axis) : NULL;
-    aj_status status = aj_ctx_status(c->ctx);
-    if (y)
-        status = aji_mpi_check(c->ctx, c->op->name,
-                               aji_mpi_reduce_scatter(c->comm, aji_channel(c->comm), aji_value_data(x), aji_value_data(y), counts,
-                                                      aji_mpi_type(x->meta.dtype), a->op));
-    aji_value_release(x);
-    aji_free(c->ctx, counts, (size_t)c->comm->size * sizeof(*counts));
-    if (status == AJ_OK)
-        return aji_unpack(c, y, a->axis);
-    aji_value_release(y);
-    return status;
+    aji_packed p;
+    aj_status status = aji_packed_open(c, &p, true);
+    if (status != AJ_OK)
+        return status;
+    return aji_packed_close(
+        c, &p,
+        aji_mpi_reduce_scatter(c->comm, aji_channel(c->comm), p.in, p.out, p.counts, aji_mpi_type(c->in_meta[0].dtype), a->op));
 }
 
 static aj_status vjp(aji_call *c) {

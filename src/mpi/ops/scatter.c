@@ -20,13 +20,14 @@ static aj_status check_told(aji_call *c, const aji_told *told) {
             status = aj_raise(c->ctx, AJ_ERR_DTYPE, "%s: rank %d passes %s, the root %s; expected one dtype", c->op->name, k,
                               aj_dtype_name((aj_dtype)told[k].dtype), aj_dtype_name((aj_dtype)root->dtype));
         else if (told[k].other_axis != root->other_axis)
-            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d says root %lld, rank %d says %lld; expected the same on all ranks", c->op->name, k,
-                              (long long)told[k].other_axis, a->root, (long long)root->other_axis);
+            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d says root %lld, rank %d says %lld; expected the same on all ranks",
+                              c->op->name, k, (long long)told[k].other_axis, a->root, (long long)root->other_axis);
         else if (told[k].axis != root->axis)
-            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d says axis %lld, the root %lld; expected the same on all ranks", c->op->name, k,
-                              (long long)told[k].axis, (long long)root->axis);
+            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d says axis %lld, the root %lld; expected the same on all ranks",
+                              c->op->name, k, (long long)told[k].axis, (long long)root->axis);
         else if (told[k].numelem < 0)
-            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d asks for numelem %lld; expected >= 0", c->op->name, k, (long long)told[k].numelem);
+            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d asks for numelem %lld; expected >= 0", c->op->name, k,
+                              (long long)told[k].numelem);
         else
             a->parts->length[k] = told[k].numelem;
     }
@@ -34,8 +35,10 @@ static aj_status check_told(aji_call *c, const aji_told *told) {
         return status;
     aji_parts_close(a->parts);
     if (a->parts->first[c->comm->size] != y->shape[a->axis])
-        return aj_raise(c->ctx, AJ_ERR_SHAPE, "%s: the ranks ask for %lld entries along axis %d, the root has %lld; expected the numelems to sum up to that",
-                        c->op->name, (long long)a->parts->first[c->comm->size], a->axis, (long long)y->shape[a->axis]);
+        return aj_raise(
+            c->ctx, AJ_ERR_SHAPE,
+            "%s: the ranks ask for %lld entries along axis %d, the root has %lld; expected the numelems to sum up to that",
+            c->op->name, (long long)a->parts->first[c->comm->size], a->axis, (long long)y->shape[a->axis]);
     return AJ_OK;
 }
 
@@ -64,20 +67,13 @@ static aj_status forward(aji_call *c) {
     const aji_axis_attr *a = c->attr;
     if (c->comm->size == 0)
         return aji_return_operand(c);
-    bool is_root = c->comm->rank == a->root;
-    int64_t *counts = aji_counts(c->ctx, c->comm->size, a->parts->length, aji_row(&c->out_meta[0], a->axis));
-    aji_value *y = counts ? aji_new_packed(c, a->axis) : NULL, *x = y && is_root ? aji_pack(c->x[0], a->axis) : NULL;
-    aj_status status = aj_ctx_status(c->ctx);
-    if (y && (x || !is_root))
-        status = aji_mpi_check(c->ctx, c->op->name,
-                               aji_mpi_scatterv(c->comm, aji_channel(c->comm), is_root ? aji_value_data(x) : NULL, counts, aji_value_data(y),
-                                                counts[c->comm->rank], aji_mpi_type(y->meta.dtype), a->root));
-    aji_value_release(x);
-    aji_free(c->ctx, counts, (size_t)c->comm->size * sizeof(*counts));
-    if (status == AJ_OK)
-        return aji_unpack(c, y, a->axis);
-    aji_value_release(y);
-    return status;
+    aji_packed p;
+    aj_status status = aji_packed_open(c, &p, c->comm->rank == a->root);
+    if (status != AJ_OK)
+        return status;
+    return aji_packed_close(c, &p,
+                            aji_mpi_scatterv(c->comm, aji_channel(c->comm), p.in, p.counts, p.out, p.counts[c->comm->rank],
+                                             aji_mpi_type(c->in_meta[0].dtype), a->root));
 }
 
 static aj_status vjp(aji_call *c) {
