@@ -161,6 +161,257 @@ static void reduction(void) {
     close_world();
 }
 
+/* ---- along an axis: ranks that do not fit together get the same error ---- */
+
+/* Every call gives an error with this status on all ranks, and a recording after it is sound. */
+#define EXPECT_REFUSED(status, name, call)                                                                                       \
+    do {                                                                                                                         \
+        CHECK_MSG((call) == NULL, "line %d: %s gave a result", __LINE__, name);                                                  \
+        EXPECT_ERROR(status, name);                                                                                              \
+    } while (0)
+
+static aj_tensor *matrix(int64_t m, int64_t n) {
+    return aj_zeros(ctx, AJ_F64, AJ_SHAPE(m, n));
+}
+
+static aj_tensor *cube(int64_t k, int64_t m, int64_t n) {
+    return aj_zeros(ctx, AJ_F64, AJ_SHAPE(k, m, n));
+}
+
+/* One rank, the first or the last, differs from the others; inside a recording and outside. */
+static void with_one_other(void (*check)(bool other)) {
+    open_world();
+    for (int turn = 0; turn < 4 && rank_count > 1; turn++) {
+        aj_scope *scope = aj_scope_begin(ctx);
+        if (turn % 2)
+            CHECK_INT(aj_record_begin(ctx), AJ_OK);
+        check(rank_id == (turn < 2 ? 0 : rank_count - 1));
+        if (turn % 2)
+            CHECK_INT(aj_record_end(ctx), AJ_OK);
+        check_sound();
+        CHECK_INT(aj_scope_end(scope), AJ_OK);
+    }
+    close_world();
+}
+
+static void check_extents(bool other) {
+    aj_tensor *x = matrix(rank_id, other ? 3 : 2), *y = matrix(rank_count, other ? 3 : 2);
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_gather", aj_gather(x, 0, 0, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_allgather", aj_allgather(x, -2, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_reduce_scatter", aj_reduce_scatter(y, 0, 1, MPI_SUM, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_reduce_scatter", aj_reduce_scatter(y, 1, rank_id == 0 ? 2 : 0, MPI_SUM, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_alltoall", aj_alltoall(x, 0, 1, 1, world));       /* the scatter axis */
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_alltoall", aj_alltoall(x, 0, 0, rank_id, world)); /* neither */
+}
+
+static void extents_differ(void) {
+    with_one_other(check_extents);
+}
+
+/* By an axis counted from the front, and from the end, where each rank means another one. */
+static void check_ndim(bool other) {
+    aj_tensor *x = other ? cube(2, 2, 2) : matrix(2, 2);
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_gather", aj_gather(x, 0, 0, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_allgather", aj_allgather(x, 1, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_alltoall", aj_alltoall(x, 0, 1, 1, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_alltoall", aj_alltoall(x, 1, 1, 2, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_reduce_scatter", aj_reduce_scatter(x, 0, rank_id == 0 ? 2 : 0, MPI_SUM, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_gather", aj_gather(x, -1, 0, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_allgather", aj_allgather(x, -1, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_alltoall", aj_alltoall(x, -1, -2, 1, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_reduce_scatter", aj_reduce_scatter(x, -1, rank_id == 0 ? 2 : 0, MPI_SUM, world));
+}
+
+static void ndim_differs(void) {
+    with_one_other(check_ndim);
+}
+
+/* The axis exists for all ranks but one: a mismatch of shapes, which all must hear of. */
+static void check_axis_missing(bool other) {
+    aj_tensor *x = other ? matrix(2, 2) : cube(2, 2, 2);
+    static const int axes[] = {2, -3};
+    for (int k = 0; k < 2; k++) {
+        CHECK(aj_gather(x, axes[k], 0, world) == NULL);
+        CHECK(aj_ctx_status(ctx) == AJ_ERR_SHAPE || aj_ctx_status(ctx) == AJ_ERR_ARG);
+        aj_ctx_clear_error(ctx);
+    }
+}
+
+static void axis_missing(void) {
+    with_one_other(check_axis_missing);
+}
+
+static void check_dtypes(bool other) {
+    aj_tensor *x = aj_cast(matrix(rank_count, 2), other ? AJ_F32 : AJ_F64);
+    EXPECT_REFUSED(AJ_ERR_DTYPE, "aj_gather", aj_gather(x, 0, 0, world));
+    EXPECT_REFUSED(AJ_ERR_DTYPE, "aj_allgather", aj_allgather(x, 0, world));
+    EXPECT_REFUSED(AJ_ERR_DTYPE, "aj_scatter", aj_scatter(x, 0, 1, 0, world));
+    EXPECT_REFUSED(AJ_ERR_DTYPE, "aj_scatter", aj_scatter(x, 0, 1, rank_count - 1, world));
+    EXPECT_REFUSED(AJ_ERR_DTYPE, "aj_alltoall", aj_alltoall(x, 1, 0, 1, world));
+    EXPECT_REFUSED(AJ_ERR_DTYPE, "aj_reduce_scatter", aj_reduce_scatter(x, 0, 1, MPI_SUM, world));
+    x = aj_cast(matrix(rank_count, 2), other ? AJ_I32 : AJ_F32); /* one has a derivative, the other none; their sizes are equal */
+    EXPECT_REFUSED(AJ_ERR_DTYPE, "aj_allgather", aj_allgather(x, 0, world));
+    EXPECT_REFUSED(AJ_ERR_DTYPE, "aj_scatter", aj_scatter(x, 0, 1, 0, world));
+}
+
+static void dtypes_differ(void) {
+    with_one_other(check_dtypes);
+}
+
+static void check_axes(bool other) {
+    aj_tensor *x = matrix(rank_count, rank_count);
+    int axis = other ? 1 : 0;
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_gather", aj_gather(x, axis, 0, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_allgather", aj_allgather(x, axis, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_scatter", aj_scatter(x, axis, 1, 0, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_scatter", aj_scatter(x, axis, 1, rank_count - 1, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_alltoall", aj_alltoall(x, axis, 0, 1, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_alltoall", aj_alltoall(x, 0, axis, 1, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_alltoall", aj_alltoall(x, axis, 1 - axis, 1, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_reduce_scatter", aj_reduce_scatter(x, axis, 1, MPI_SUM, world));
+}
+
+static void axes_differ(void) {
+    with_one_other(check_axes);
+}
+
+/* One axis, written in two ways, is no mismatch. */
+static void check_spellings(bool other) {
+    aj_tensor *x = matrix(rank_count, rank_count);
+    CHECK(aj_gather(x, other ? -1 : 1, 0, world) != NULL);
+    CHECK(aj_allgather(x, other ? -2 : 0, world) != NULL);
+    CHECK(aj_alltoall(x, other ? -2 : 0, other ? 1 : -1, 1, world) != NULL);
+    CHECK(aj_reduce_scatter(x, other ? 1 : -1, 1, MPI_SUM, world) != NULL);
+    CHECK_MSG(aj_scatter(x, other ? -1 : 1, 1, 0, world) != NULL, "%s", aj_ctx_error(ctx));
+    aj_ctx_clear_error(ctx);
+}
+
+static void axis_spellings(void) {
+    with_one_other(check_spellings);
+}
+
+static void check_roots(bool other) {
+    aj_tensor *x = matrix(rank_count, 2);
+    int wrong = other ? 1 : 0;
+    CHECK(aj_gather(x, 0, wrong, world) == NULL);
+    CHECK_CONTAINS(aj_ctx_error(ctx), "root");
+    EXPECT_ERROR(AJ_ERR_ARG, "aj_gather");
+    CHECK(aj_scatter(x, 0, 1, wrong, world) == NULL);
+    CHECK_CONTAINS(aj_ctx_error(ctx), "root");
+    EXPECT_ERROR(AJ_ERR_ARG, "aj_scatter");
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_scatter", aj_scatter(rank_id == 0 ? x : zeros(1), 0, 1, wrong, world));
+}
+
+static void roots_differ(void) {
+    with_one_other(check_roots);
+}
+
+/* Several things are wrong at once: which of them is named does not depend on whom a rank takes for the root. */
+static void check_several(bool other) {
+    aj_tensor *x = aj_cast(matrix(rank_count, 2), rank_id == 1 ? AJ_F32 : AJ_F64);
+    CHECK(aj_scatter(x, 0, 1, other ? rank_count - 1 : 0, world) == NULL);
+    double status = aj_ctx_status(ctx);
+    CHECK_NEAR(world_sum(status), rank_count * status, 0);
+    aj_ctx_clear_error(ctx);
+}
+
+static void several_differ(void) {
+    with_one_other(check_several);
+}
+
+static void check_sums(bool other) {
+    aj_tensor *x = matrix(rank_count, 2);
+    for (int more = -1; more <= 1; more += 2) {
+        int64_t numelem = 1 + (other ? more : 0);
+        EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_scatter", aj_scatter(x, 0, numelem, rank_count - 1, world));
+        EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_alltoall", aj_alltoall(x, 1, 0, numelem, world));
+        EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_alltoall", aj_alltoall(x, 0, 0, rank_count - 1 + numelem, world));
+        EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_reduce_scatter", aj_reduce_scatter(x, 0, numelem, MPI_SUM, world));
+    }
+}
+
+static void sums_differ(void) {
+    with_one_other(check_sums);
+}
+
+/* The sum is right, but one rank's share is negative. */
+static void check_negative(bool other) {
+    aj_tensor *x = matrix(rank_count - 2, 2), *y = matrix(1, 2);
+    int64_t numelem = other ? -1 : 1;
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_scatter", aj_scatter(x, 0, numelem, 0, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_alltoall", aj_alltoall(x, 1, 0, numelem, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_alltoall", aj_alltoall(y, 0, 0, numelem, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_reduce_scatter", aj_reduce_scatter(x, 0, numelem, MPI_SUM, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_scatter", aj_scatter(x, 0, other ? INT64_MIN : 1, 0, world));
+}
+
+static void negative(void) {
+    with_one_other(check_negative);
+}
+
+/* Numbers whose sum overflows, with three ranks to what is there; and lengths of tensors without entries. */
+static void check_overflow(bool other) {
+    (void)other;
+    aj_tensor *x = matrix(2, 2), *empty = aj_zeros(ctx, AJ_F64, AJ_SHAPE(INT64_MAX, 0));
+    int64_t numelem = rank_id < 2 ? INT64_MAX : rank_id == 2 ? 4 : 0;
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_scatter", aj_scatter(x, 0, numelem, 0, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_alltoall", aj_alltoall(x, 1, 0, numelem, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_reduce_scatter", aj_reduce_scatter(x, 0, numelem, MPI_SUM, world));
+    CHECK(empty != NULL);
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_gather", aj_gather(empty, 0, 0, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_allgather", aj_allgather(empty, 0, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_alltoall", aj_alltoall(empty, 0, 1, 0, world));
+}
+
+static void overflow(void) {
+    with_one_other(check_overflow);
+}
+
+/* Wrong in the same way on all ranks; with one rank alone, too. */
+static void axis_range(void) {
+    open_world();
+    static const int wrong[] = {2, -3, 1000, INT32_MIN, INT32_MAX};
+    aj_tensor *x = matrix(rank_count, 2);
+    for (int k = 0; k < 5; k++) {
+        EXPECT_REFUSED(AJ_ERR_ARG, "aj_gather", aj_gather(x, wrong[k], 0, world));
+        EXPECT_REFUSED(AJ_ERR_ARG, "aj_allgather", aj_allgather(x, wrong[k], world));
+        EXPECT_REFUSED(AJ_ERR_ARG, "aj_scatter", aj_scatter(x, wrong[k], 1, 0, world));
+        EXPECT_REFUSED(AJ_ERR_ARG, "aj_alltoall", aj_alltoall(x, wrong[k], 0, 1, world));
+        EXPECT_REFUSED(AJ_ERR_ARG, "aj_alltoall", aj_alltoall(x, 0, wrong[k], 1, world));
+        EXPECT_REFUSED(AJ_ERR_ARG, "aj_reduce_scatter", aj_reduce_scatter(x, wrong[k], 1, MPI_SUM, world));
+        EXPECT_REFUSED(AJ_ERR_ARG, "aj_allgather", aj_allgather(aj_scalar(ctx, AJ_F64, 1), k - 2, world)); /* no axes at all */
+    }
+    int bad = rank_count;
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_gather", aj_gather(x, 0, bad, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_gather", aj_gather(x, 0, -1, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_scatter", aj_scatter(x, 0, 1, bad, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_scatter", aj_scatter(x, 0, 1, -1, world));
+    EXPECT_REFUSED(AJ_ERR_SHAPE, "aj_reduce_scatter", aj_reduce_scatter(x, 0, 2, MPI_SUM, world));
+    EXPECT_REFUSED(AJ_ERR_ARG, "aj_gather", aj_gather(x, 0, 0, NULL));
+    check_sound();
+    close_world();
+}
+
+static void axis_reduction(void) {
+    open_world();
+    for (int recorded = 0; recorded < 2; recorded++) {
+        if (recorded)
+            CHECK_INT(aj_record_begin(ctx), AJ_OK);
+        EXPECT_REFUSED(AJ_ERR_UNSUPPORTED, "aj_reduce_scatter", aj_reduce_scatter(zeros(rank_count), 0, 1, MPI_LAND, world));
+        EXPECT_REFUSED(AJ_ERR_UNSUPPORTED, "aj_reduce_scatter", aj_reduce_scatter(zeros(rank_count), 0, 1, MPI_OP_NULL, world));
+        EXPECT_REFUSED(AJ_ERR_UNSUPPORTED, "aj_scan", aj_scan(zeros(2), MPI_BXOR, world));
+        EXPECT_REFUSED(AJ_ERR_UNSUPPORTED, "aj_scan", aj_scan(zeros(2), MPI_MINLOC, world));
+        EXPECT_REFUSED(AJ_ERR_UNSUPPORTED, "aj_exscan", aj_exscan(zeros(2), MPI_LOR, world));
+        EXPECT_REFUSED(AJ_ERR_UNSUPPORTED, "aj_exscan", aj_exscan(aj_ones(ctx, AJ_I32, AJ_SHAPE(2)), MPI_REPLACE, world));
+        if (recorded)
+            CHECK_INT(aj_record_end(ctx), AJ_OK);
+    }
+    check_sound();
+    close_world();
+}
+
+/* ---- */
+
 static void consumed(void) {
     open_world();
     aj_tensor *x = aj_full(ctx, AJ_F64, AJ_SHAPE(2), 3);
@@ -540,6 +791,20 @@ static void intercommunicator(void) {
     close_world();
 }
 
+/* Of a communicator of no ranks, split off, nothing is left either. */
+static void split_errors(void) {
+    open_world();
+    CHECK(aj_comm_split(world, -7, 0) == NULL);
+    EXPECT_ERROR(AJ_ERR_ARG, "aj_comm_split");
+    CHECK(aj_comm_split(NULL, 0, 0) == NULL);
+    aj_comm *none = aj_comm_split(world, MPI_UNDEFINED, 0), *part = aj_comm_split(none, 0, 0);
+    CHECK_INT(aj_comm_size(part), 0);
+    aj_comm_destroy(&part);
+    aj_comm_destroy(&none);
+    check_sound();
+    close_world();
+}
+
 static void null_communicator(void) {
     open_world();
     aj_comm *none = aj_comm_create(ctx, MPI_COMM_NULL);
@@ -554,12 +819,16 @@ static void null_communicator(void) {
     y = aj_add(y, aj_recv(a, MPI_PROC_NULL, 0, none));
     y = aj_add(y, aj_wait(aj_isend(a, MPI_PROC_NULL, 0, none)));
     y = aj_add(y, aj_wait(aj_irecv(a, MPI_PROC_NULL, 0, none)));
+    y = aj_add(y, aj_add(aj_gather(a, 0, 0, none), aj_allgather(a, 0, none)));
+    y = aj_add(y, aj_add(aj_scatter(a, 0, 3, 0, none), aj_reduce_scatter(a, 0, 3, MPI_SUM, none)));
+    y = aj_add(y, aj_add(aj_alltoall(a, 0, 0, 3, none), aj_scan(a, MPI_SUM, none)));
+    y = aj_add(y, aj_sendrecv(a, MPI_PROC_NULL, 0, a, MPI_PROC_NULL, 0, none));
     CHECK_INT(aj_barrier(none), AJ_OK);
     CHECK_INT(aj_numel(y), 3);
     CHECK_INT(aj_backward(ctx, y, NULL), AJ_OK);
     CHECK_INT(aj_agree(none), AJ_OK);
     double *grad = values_of(aj_grad(a), 3);
-    CHECK_MSG(grad[0] == rint(grad[0]) && grad[0] >= 3 && grad[0] <= 7 && grad[0] == grad[1] && grad[1] == grad[2],
+    CHECK_MSG(grad[0] == rint(grad[0]) && grad[0] >= 3 && grad[0] <= 14 && grad[0] == grad[1] && grad[1] == grad[2],
               "gradient %g %g %g: not of inputs that come out unchanged or as zeros", grad[0], grad[1], grad[2]);
     free(grad);
     aj_release(&a);
@@ -570,9 +839,13 @@ static void null_communicator(void) {
 }
 
 RANK_MAIN({"shape", shape}, {"before-backward", before_backward}, {"root", root}, {"tag", tag}, {"peer", peer},
-          {"reduction", reduction}, {"consumed", consumed}, {"null-arguments", null_arguments}, {"too-long", too_long},
+          {"reduction", reduction}, {"extents-differ", extents_differ}, {"ndim-differs", ndim_differs},
+          {"axis-missing", axis_missing}, {"dtypes-differ", dtypes_differ}, {"axes-differ", axes_differ},
+          {"axis-spellings", axis_spellings}, {"roots-differ", roots_differ}, {"several-differ", several_differ},
+          {"sums-differ", sums_differ}, {"negative", negative}, {"overflow", overflow}, {"axis-range", axis_range},
+          {"axis-reduction", axis_reduction}, {"consumed", consumed}, {"null-arguments", null_arguments}, {"too-long", too_long},
           {"abandoned", abandoned}, {"agree", agree}, {"agree-loop", agree_loop}, {"spent", spent},
           {"open-request", open_request}, {"open-at-backward", open_at_backward}, {"waited-outside", waited_outside},
           {"outlives-scope", outlives_scope}, {"open-at-comm-destroy", open_at_comm_destroy},
           {"open-at-ctx-destroy", open_at_ctx_destroy}, {"forgotten", forgotten}, {"contexts", contexts},
-          {"intercommunicator", intercommunicator}, {"null-communicator", null_communicator})
+          {"intercommunicator", intercommunicator}, {"split-errors", split_errors}, {"null-communicator", null_communicator})

@@ -27,6 +27,9 @@ extern "C" {
  * Errors: AJ_ERR_ARG (an intercommunicator), AJ_ERR_STATE (MPI not initialised, or finalised). Collective: comm. Since: 0.1.
  */
 AJ_API aj_comm *aj_comm_create(aj_ctx *ctx, MPI_Comm comm);
+/* A communicator of the ranks that pass the same color, in the order of their keys (on ties, of their ranks). MPI_UNDEFINED: one of size 0. It is
+ * destroyed with aj_comm_destroy. Errors: AJ_ERR_ARG (color). Collective: comm. Since: 0.1. */
+AJ_API aj_comm *aj_comm_split(aj_comm *comm, int color, int key);
 /* Release a communicator; *comm becomes NULL. Nodes that use it keep its duplicates until they go. Messages still open are an error. With
  * an error in the context that other ranks do not have, it ends the job with the message. Collective: comm. Since: 0.1. */
 AJ_API void aj_comm_destroy(aj_comm **comm);
@@ -82,6 +85,13 @@ AJ_API aj_tensor *aj_alltoall(aj_tensor *x, int gather_axis, int scatter_axis, i
 /* y_k = part k of sum_r x_r, numelem entries along axis; gx_k = the g_r one after the other. op: MPI_SUM. Adjoint: one allgather. Collective: comm.
  * Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_reduce_scatter(aj_tensor *x, int axis, int64_t numelem, MPI_Op op, aj_comm *comm);
+
+/* y_r = sum of x_k over k <= r; gx_k = sum of g_r over r >= k. x: the same shape and dtype on all ranks. op: MPI_SUM. Adjoint: one scan.
+ * Collective: comm. Differentiable: x. Since: 0.1. */
+AJ_API aj_tensor *aj_scan(aj_tensor *x, MPI_Op op, aj_comm *comm);
+/* y_r = sum of x_k over k < r, zeros on rank 0, whose gradient is ignored; gx_k = sum of g_r over r > k. x: the same shape and dtype on all ranks.
+ * op: MPI_SUM. Adjoint: one exscan. Collective: comm. Differentiable: x. Since: 0.1. */
+AJ_API aj_tensor *aj_exscan(aj_tensor *x, MPI_Op op, aj_comm *comm);
 
 /*
  * Messages. Sends never block: the library holds a share of the value until the message is gone. Tags: 0 ... MPI_TAG_UB, equal on both ends; receives

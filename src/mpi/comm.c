@@ -92,7 +92,7 @@ static aj_comm *comm_new(aji_mpi *mpi) {
     comm->ctx = mpi->ctx;
     comm->handles = 1;
     comm->rank = MPI_PROC_NULL;
-    comm->forward = comm->adjoint = comm->words = comm->user = MPI_COMM_NULL;
+    comm->forward = comm->adjoint = comm->words = comm->reversed = comm->user = MPI_COMM_NULL;
     aj_comm **end = &mpi->comms;
     while (*end)
         end = &(*end)->next;
@@ -161,6 +161,36 @@ aj_comm *aj_comm_create(aj_ctx *ctx, MPI_Comm user) {
     return comm;
 }
 
+aj_comm *aj_comm_split(aj_comm *comm, int color, int key) {
+    static const char op[] = "aj_comm_split";
+    if (!comm)
+        return NULL;
+    aj_ctx *ctx = comm->ctx;
+    if (comm->size == 0)
+        return aj_comm_create(ctx, MPI_COMM_NULL);
+    bool valid = color >= 0 || color == MPI_UNDEFINED;
+    if (!valid)
+        aj_raise(ctx, AJ_ERR_ARG, "%s: color %d; expected one >= 0 or MPI_UNDEFINED", op, color);
+    MPI_Comm part = MPI_COMM_NULL;
+    int code = MPI_Comm_split(comm->forward, valid ? color : MPI_UNDEFINED, key,
+                              &part); /* the others are in it, whatever this rank thinks */
+    if (aji_mpi_check(ctx, op, code) != AJ_OK || !valid)
+        return NULL;
+    aj_comm *made = aj_comm_create(ctx, part);
+    if (part != MPI_COMM_NULL)
+        MPI_Comm_free(&part);
+    return made;
+}
+
+aj_status aji_comm_need_reversed(aj_comm *comm, const char *op) {
+    if (comm->reversed != MPI_COMM_NULL)
+        return AJ_OK;
+    aj_status status = aji_mpi_check(comm->ctx, op, MPI_Comm_split(comm->forward, 0, -comm->rank, &comm->reversed));
+    if (status == AJ_OK)
+        MPI_Comm_set_errhandler(comm->reversed, MPI_ERRORS_RETURN);
+    return status;
+}
+
 /* ---- references and the end ---- */
 
 void aji_comm_retain(aj_comm *comm) {
@@ -174,8 +204,8 @@ void aji_comm_release(aj_comm *comm) {
 void aji_comm_free_duplicates(aj_comm *comm) {
     if (comm->user != MPI_COMM_NULL)
         MPI_Comm_delete_attr(comm->user, aji_mpi_of(comm->ctx)->comm_key);
-    MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint};
-    for (int i = 0; i < 3; i++)
+    MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint, &comm->reversed};
+    for (int i = 0; i < 4; i++)
         if (*duplicates[i] != MPI_COMM_NULL)
             MPI_Comm_free(duplicates[i]);
 }

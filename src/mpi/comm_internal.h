@@ -15,6 +15,7 @@ struct aj_comm {
     int rank, size;
     bool yields;                      /* ranks outnumber cores somewhere: agreed over all ranks at creation */
     MPI_Comm forward, adjoint, words; /* for the user's traffic, for adjoints, for the library's own words */
+    MPI_Comm reversed;                /* the same ranks in reverse order, for the adjoints of scans: made with the first scan */
     MPI_Comm user;                    /* MPI_COMM_NULL once the user has freed it */
     int64_t agreed;                   /* the error episode that all ranks know of, 0: none */
 };
@@ -42,8 +43,9 @@ aj_status aji_mpi_attach(aj_ctx *ctx, const char *op);
 void aji_comm_retain(aj_comm *comm);
 void aji_comm_release(aj_comm *comm);
 void aji_comm_free_duplicates(aj_comm *comm);
-void aji_comm_free(aj_comm *comm);         /* the duplicates and the struct, unconditionally */
-MPI_Comm aji_channel(const aj_comm *comm); /* forward, or inside a sweep adjoint */
+void aji_comm_free(aj_comm *comm);                               /* the duplicates and the struct, unconditionally */
+aj_status aji_comm_need_reversed(aj_comm *comm, const char *op); /* collective, the first time */
+MPI_Comm aji_channel(const aj_comm *comm);                       /* forward, or inside a sweep adjoint */
 
 /* wait.c */
 /* Wait for a nonblocking operation: spins, and yields the core where ranks outnumber cores. seconds < 0: for ever. Returns MPI's code; sets
@@ -69,6 +71,8 @@ int aji_mpi_reduce_scatter(const aj_comm *comm, MPI_Comm on, const void *in, voi
                            MPI_Op op);
 int aji_mpi_alltoallv(const aj_comm *comm, MPI_Comm on, const void *in, const int64_t *n_in, void *out, const int64_t *n_out,
                       MPI_Datatype type);
+int aji_mpi_scan(const aj_comm *comm, MPI_Comm on, bool exclusive, const void *in, void *out, int64_t n, MPI_Datatype type,
+                 MPI_Op op);
 int aji_mpi_barrier(const aj_comm *comm, MPI_Comm on);
 int aji_mpi_isend(MPI_Comm on, const void *data, int64_t n, MPI_Datatype type, int dest, int tag, MPI_Request *request);
 int aji_mpi_irecv(MPI_Comm on, void *data, int64_t n, MPI_Datatype type, int source, int tag, MPI_Request *request);

@@ -78,6 +78,18 @@ int aji_mpi_allgather(const aj_comm *comm, MPI_Comm on, const void *in, void *ou
     return poll_until_done(LARGE(MPI_Iallgather)(in, COUNT(n), type, out, COUNT(n), type, on, &request), &request);
 }
 
+int aji_mpi_scan(const aj_comm *comm, MPI_Comm on, bool exclusive, const void *in, void *out, int64_t n, MPI_Datatype type,
+                 MPI_Op op) {
+    MPI_Request request;
+    if (!fits(n))
+        return MPI_ERR_COUNT;
+    if (!comm->yields)
+        return exclusive ? LARGE(MPI_Exscan)(in, out, COUNT(n), type, op, on) : LARGE(MPI_Scan)(in, out, COUNT(n), type, op, on);
+    int code = exclusive ? LARGE(MPI_Iexscan)(in, out, COUNT(n), type, op, on, &request)
+                         : LARGE(MPI_Iscan)(in, out, COUNT(n), type, op, on, &request);
+    return poll_until_done(code, &request);
+}
+
 int aji_mpi_barrier(const aj_comm *comm, MPI_Comm on) {
     MPI_Request request;
     return comm->yields ? poll_until_done(MPI_Ibarrier(on, &request), &request) : MPI_Barrier(on);
