@@ -26,11 +26,27 @@ aj_status aji_check_root(aji_call *c, int root) {
     return AJ_OK;
 }
 
-aj_status aji_check_reduction(aji_call *c, MPI_Op op) {
+static const struct {
+    MPI_Op op;
+    const char *name;
+} reductions[] = {{MPI_SUM, "MPI_SUM"},   {MPI_MAX, "MPI_MAX"},  {MPI_MIN, "MPI_MIN"},   {MPI_PROD, "MPI_PROD"},
+                  {MPI_LAND, "MPI_LAND"}, {MPI_LOR, "MPI_LOR"},  {MPI_LXOR, "MPI_LXOR"}, {MPI_BAND, "MPI_BAND"},
+                  {MPI_BOR, "MPI_BOR"},   {MPI_BXOR, "MPI_BXOR"}};
+
+aj_status aji_check_reduction(aji_call *c, MPI_Op op, bool extrema) {
     c->out_meta[0] = c->in_meta[0];
-    if (op != MPI_SUM)
-        return aj_raise(c->ctx, AJ_ERR_UNSUPPORTED, "%s: this reduction is not supported for %s; expected MPI_SUM", c->op->name,
-                        aj_dtype_name(c->in_meta[0].dtype));
+    aj_dtype dtype = c->in_meta[0].dtype;
+    const char *name = NULL;
+    for (size_t i = 0; i < sizeof(reductions) / sizeof(*reductions); i++)
+        if (reductions[i].op == op)
+            name = reductions[i].name;
+    bool there = aji_dtype_is_float(dtype) ? op == MPI_SUM || (extrema && (op == MPI_MAX || op == MPI_MIN)) : name != NULL;
+    if (!there)
+        return aj_raise(c->ctx, AJ_ERR_UNSUPPORTED, "%s: the reduction %s is not there for %s; expected %s", c->op->name,
+                        name ? name : "given", aj_dtype_name(dtype),
+                        !aji_dtype_is_float(dtype) ? "a predefined one"
+                        : extrema                  ? "MPI_SUM, MPI_MAX or MPI_MIN"
+                                                   : "MPI_SUM");
     return AJ_OK;
 }
 

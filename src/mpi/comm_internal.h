@@ -32,6 +32,8 @@ typedef struct aji_mpi {
     aj_request *open;       /* not yet waited for, the newest first */
     aji_message *in_flight; /* sends that MPI has not finished with, the oldest first */
     aji_message **in_flight_end;
+    MPI_Datatype pair; /* extremum.c: (value, rank), and the operators on it */
+    MPI_Op max, min;
     char text[160]; /* describes a request for the layer below */
 } aji_mpi;
 
@@ -92,7 +94,8 @@ void aji_flush(aj_comm *comm);
 /* One operand, one result. NULL with an error; the rank has been through the gate then. */
 aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm);
 aj_status aji_check_root(aji_call *c, int root);
-aj_status aji_check_reduction(aji_call *c, MPI_Op op);
+/* Is this reduction there for the operand's dtype? Floats: MPI_SUM, and MPI_MAX and MPI_MIN if `extrema`. Integers: all of MPI's. Alike on all ranks. */
+aj_status aji_check_reduction(aji_call *c, MPI_Op op, bool extrema);
 /* Contiguous host memory of an operand: a reference of its own, to be released. NULL raised. */
 aji_value *aji_to_host(aji_value *v);
 /* Make the result from host memory: takes over v, moves it to the call's device, sets c->y[0]. v NULL: raised already. */

@@ -1,7 +1,7 @@
 /*
  * What a context knows of MPI: attached with its first communicator, ended with the context or in MPI_Finalize, whichever comes first.
  */
-#include "mpi/comm_internal.h"
+#include "mpi/extremum.h"
 
 aji_mpi *aji_mpi_of(const aj_ctx *ctx) {
     return (aji_mpi *)aji_ctx_layer(ctx, AJI_SLOT_MPI);
@@ -90,6 +90,7 @@ static bool destroy(aj_ctx *ctx) {
     if (!mpi->finalized) {
         mpi->finalized = true; /* the attribute's delete function has nothing to do any more */
         MPI_Comm_delete_attr(MPI_COMM_SELF, mpi->self_key);
+        aji_extremum_detach(mpi);
         MPI_Comm_free_keyval(&mpi->self_key);
         MPI_Comm_free_keyval(&mpi->comm_key);
     }
@@ -180,7 +181,7 @@ aj_status aji_mpi_attach(aj_ctx *ctx, const char *op) {
     mpi->layer = (aji_layer){.scope_mark = scope_mark, .scope_restore = scope_restore, .destroy = destroy};
     mpi->ctx = ctx;
     mpi->in_flight_end = &mpi->in_flight;
-    if ((status = make_keys(mpi, op)) != AJ_OK) {
+    if ((status = make_keys(mpi, op)) != AJ_OK || (status = aji_extremum_attach(mpi, op)) != AJ_OK) {
         aji_free(ctx, mpi, sizeof(*mpi));
         return status;
     }

@@ -23,7 +23,7 @@ static aj_status check_told(aji_call *c, const aji_told *told) {
 
 static aj_status infer(aji_call *c) {
     aji_axis_attr *a = c->attr;
-    aj_status status = aji_check_reduction(c, a->op);
+    aj_status status = aji_check_reduction(c, a->op, false);
     if (status == AJ_OK)
         status = aji_normalize_axis(c->ctx, c->op->name, c->in_meta[0].ndim, &a->axis);
     if (status != AJ_OK || c->comm->size == 0)

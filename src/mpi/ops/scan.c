@@ -12,7 +12,7 @@ typedef struct attr {
 } attr;
 
 static aj_status infer(aji_call *c) {
-    return aji_check_reduction(c, ((const attr *)c->attr)->op);
+    return aji_check_reduction(c, ((const attr *)c->attr)->op, false);
 }
 
 static aj_status forward(aji_call *c, bool exclusive) {
