@@ -50,18 +50,28 @@ AJ_API aj_ctx *aj_comm_ctx(const aj_comm *comm);
  */
 AJ_API aj_status aj_agree(aj_comm *comm) AJ_MUST_CHECK;
 
+/*
+ * Reductions take MPI_Op itself. Floating dtypes: MPI_SUM, and in allreduce, reduce and reduce_scatter MPI_MAX and MPI_MIN. Of an extremum the gradient goes,
+ * entry by entry, to the one rank that holds it: on ties the lowest; NaN wins, and its rank takes the gradient. Integer dtypes: all of MPI's predefined
+ * reductions. Anything else is AJ_ERR_UNSUPPORTED before any communication, alike on all ranks.
+ */
 /* y = x, x being ONE variable that every rank holds (equal on all); gx = sum_r g_r on every rank: the whole gradient. Adjoint: one allreduce.
  * The checks of autograd.h move each rank's x alone, which one variable forbids: give them f(aj_bcast(x, 0, comm)) instead.
  * Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_shared(aj_tensor *x, aj_comm *comm);
-/* y_r = sum_k x_k; gx_k = sum_r g_r. x: the same shape and dtype on all ranks. op: MPI_SUM. Adjoint: one allreduce.
+/* y_r = sum_k x_k; gx_k = sum_r g_r; of an extremum on the rank that holds it. x: the same shape and dtype on all ranks. Adjoint: one allreduce.
  * Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_allreduce(aj_tensor *x, MPI_Op op, aj_comm *comm);
 /* y_r = x_root; gx_root = sum_r g_r, zero elsewhere. x: the same shape and dtype on all ranks. Adjoint: one reduce. Collective: comm.
  * Differentiable: x. The _inplace form consumes x and may reuse its memory. Since: 0.1. */
 AJ_API aj_tensor *aj_bcast(aj_tensor *x, int root, aj_comm *comm);
 AJ_API aj_tensor *aj_bcast_inplace(aj_tensor *x, int root, aj_comm *comm);
-/* y_root = sum_k x_k, zeros elsewhere; gx_k = g_root. op: MPI_SUM. Adjoint: one bcast. Collective: comm. Differentiable: x.
+/* *value = max_k x_k (min_k), entry by entry, and *rank = the lowest rank that holds it (i64); gx = sum_r g_r there, 0 elsewhere. x: f64 or f32, the same
+ * shape on all ranks. value and rank may be NULL; they are owned by the current scope, and NULL on error. Adjoint: one allreduce. Collective: comm.
+ * Differentiable: x, through value. Since: 0.1. */
+AJ_API aj_status aj_maxloc(aj_tensor *x, aj_comm *comm, aj_tensor **value, aj_tensor **rank);
+AJ_API aj_status aj_minloc(aj_tensor *x, aj_comm *comm, aj_tensor **value, aj_tensor **rank);
+/* y_root = sum_k x_k, zeros elsewhere; gx_k = g_root; of an extremum on the rank that holds it. Adjoint: one bcast. Collective: comm. Differentiable: x.
  * The _inplace form consumes x and may reuse its memory. Since: 0.1. */
 AJ_API aj_tensor *aj_reduce(aj_tensor *x, MPI_Op op, int root, aj_comm *comm);
 AJ_API aj_tensor *aj_reduce_inplace(aj_tensor *x, MPI_Op op, int root, aj_comm *comm);
@@ -82,15 +92,15 @@ AJ_API aj_tensor *aj_scatter(aj_tensor *x, int axis, int64_t numelem, int root, 
  * axis is divided anew, from the old lengths to the numelems. The numelems sum up to the extent along scatter_axis (with equal axes, over all ranks).
  * Adjoint: one alltoall. Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_alltoall(aj_tensor *x, int gather_axis, int scatter_axis, int64_t numelem, aj_comm *comm);
-/* y_k = part k of sum_r x_r, numelem entries along axis; gx_k = the g_r one after the other. op: MPI_SUM. Adjoint: one allgather. Collective: comm.
+/* y_k = part k of sum_r x_r, numelem entries along axis; gx_k = the g_r one after the other; of an extremum on the rank that holds it. Adjoint: one allgather. Collective: comm.
  * Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_reduce_scatter(aj_tensor *x, int axis, int64_t numelem, MPI_Op op, aj_comm *comm);
 
-/* y_r = sum of x_k over k <= r; gx_k = sum of g_r over r >= k. x: the same shape and dtype on all ranks. op: MPI_SUM. Adjoint: one scan.
+/* y_r = sum of x_k over k <= r; gx_k = sum of g_r over r >= k. x: the same shape and dtype on all ranks. op: of floats MPI_SUM. Adjoint: one scan.
  * Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_scan(aj_tensor *x, MPI_Op op, aj_comm *comm);
 /* y_r = sum of x_k over k < r, zeros on rank 0, whose gradient is ignored; gx_k = sum of g_r over r > k. x: the same shape and dtype on all ranks.
- * op: MPI_SUM. Adjoint: one exscan. Collective: comm. Differentiable: x. Since: 0.1. */
+ * op: of floats MPI_SUM. Adjoint: one exscan. Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_exscan(aj_tensor *x, MPI_Op op, aj_comm *comm);
 
 /*

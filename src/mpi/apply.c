@@ -3,19 +3,37 @@
  */
 #include "mpi/comm_internal.h"
 
-aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm) {
+/* Before any communication call; false with an error, after the gate. */
+static bool enter(const aji_op *op, aj_tensor *x, aj_comm *comm) {
     if (!comm) {
         if (x) {
             aj_raise(aj_tensor_ctx(x), AJ_ERR_ARG, "%s: the communicator is NULL; expected one made by aj_comm_create", op->name);
             aji_gate(aj_tensor_ctx(x), NULL);
         }
-        return NULL;
+        return false;
     }
     aji_mpi *mpi = aji_mpi_of(comm->ctx);
     mpi->last = comm;
     aji_message_progress(mpi);
+    return true;
+}
+
+aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm) {
     aj_tensor *y = NULL;
-    return aji_apply(op, comm, comm->ctx, attr, 1, &x, 1, &y) == AJ_OK ? y : NULL;
+    return enter(op, x, comm) && aji_apply(op, comm, comm->ctx, attr, 1, &x, 1, &y) == AJ_OK ? y : NULL;
+}
+
+aj_status aji_comm_apply_two(const aji_op *op, aj_tensor *x, aj_comm *comm, aj_tensor **first, aj_tensor **second) {
+    aj_tensor *y[2] = {NULL, NULL}, *unused;
+    first = first ? first : &unused;
+    second = second ? second : &unused;
+    *first = *second = NULL;
+    if (!enter(op, x, comm))
+        return AJ_ERR_ARG;
+    aj_status status = aji_apply(op, comm, comm->ctx, NULL, 1, &x, 2, y);
+    *first = y[0];
+    *second = y[1];
+    return status;
 }
 
 aj_status aji_check_root(aji_call *c, int root) {

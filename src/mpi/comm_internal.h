@@ -93,6 +93,8 @@ void aji_flush(aj_comm *comm);
 /* apply.c: entry of the communication operations */
 /* One operand, one result. NULL with an error; the rank has been through the gate then. */
 aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm);
+/* Two results; either pointer may be NULL. */
+aj_status aji_comm_apply_two(const aji_op *op, aj_tensor *x, aj_comm *comm, aj_tensor **first, aj_tensor **second);
 aj_status aji_check_root(aji_call *c, int root);
 /* Is this reduction there for the operand's dtype? Floats: MPI_SUM, and MPI_MAX and MPI_MIN if `extrema`. Integers: all of MPI's. Alike on all ranks. */
 aj_status aji_check_reduction(aji_call *c, MPI_Op op, bool extrema);

@@ -39,7 +39,9 @@ void aji_parts_close(aji_parts *parts) {
 }
 
 void aji_axis_attr_free(aj_ctx *ctx, void *attr) {
-    aji_parts_release(ctx, ((aji_axis_attr *)attr)->parts);
+    aji_axis_attr *a = attr;
+    aji_parts_release(ctx, a->parts);
+    aji_value_release(a->winner);
 }
 
 /* ---- the exchange ---- */
@@ -194,6 +196,8 @@ aj_status aji_packed_open(aji_call *c, aji_packed *p, bool with_x) {
 aj_status aji_packed_close(aji_call *c, aji_packed *p, int code) {
     const aji_axis_attr *a = c->attr;
     aj_status status = aji_mpi_check(c->ctx, c->op->name, code);
+    if (status == AJ_OK)
+        status = aj_ctx_status(c->ctx); /* of what else went on between open and close */
     if (status == AJ_OK)
         status = aji_from_host(c, aji_move_front_to(p->y, a->axis));
     clean_up(c, p);

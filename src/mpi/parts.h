@@ -23,6 +23,7 @@ typedef struct aji_axis_attr {
     int64_t numelem; /* what this rank gets along the axis */
     MPI_Op op;
     aji_parts *parts;
+    aji_value *winner; /* of an extremum: which rank holds it, entry by entry */
 } aji_axis_attr;
 void aji_axis_attr_free(aj_ctx *ctx, void *attr);
 

@@ -1,4 +1,8 @@
-/* Reduce_scatter: y_k = part k along an axis of sum_r x_r; numelem is what THIS rank gets. Its transpose is an allgather. */
+/*
+ * Reduce_scatter: y_k = part k along an axis of sum_r x_r or of the extremum; numelem is what THIS rank gets. The transpose is an allgather; of an extremum
+ * the ranks that hold it go with the gradient, and only those take it.
+ */
+#include "mpi/extremum.h"
 #include "mpi/parts.h"
 
 static aj_status check_told(aji_call *c, const aji_told *told) {
@@ -23,7 +27,7 @@ static aj_status check_told(aji_call *c, const aji_told *told) {
 
 static aj_status infer(aji_call *c) {
     aji_axis_attr *a = c->attr;
-    aj_status status = aji_check_reduction(c, a->op, false);
+    aj_status status = aji_check_reduction(c, a->op, true);
     if (status == AJ_OK)
         status = aji_normalize_axis(c->ctx, c->op->name, c->in_meta[0].ndim, &a->axis);
     if (status != AJ_OK || c->comm->size == 0)
@@ -39,6 +43,31 @@ static aj_status infer(aji_call *c) {
     return status;
 }
 
+static int sum(aji_call *c, const aji_packed *p) {
+    const aji_axis_attr *a = c->attr;
+    return aji_mpi_reduce_scatter(c->comm, aji_channel(c->comm), p->in, p->out, p->counts, aji_mpi_type(c->in_meta[0].dtype),
+                                  a->op);
+}
+
+/* On pairs; what goes wrong is raised. */
+static void extremum(aji_call *c, aji_packed *p) {
+    aji_axis_attr *a = c->attr;
+    aji_pairs in, out = {.data = NULL};
+    aj_status status = aji_pairs_open(c, &in, a->op, aji_meta_numel(&p->x->meta), p->x);
+    if (status == AJ_OK)
+        status = aji_pairs_open(c, &out, a->op, aji_meta_numel(&p->y->meta), NULL);
+    if (status == AJ_OK)
+        status =
+            aji_mpi_check(c->ctx, c->op->name,
+                          aji_mpi_reduce_scatter(c->comm, aji_channel(c->comm), in.data, out.data, p->counts, in.type, in.op));
+    aji_value *winner = status == AJ_OK ? aji_pairs_split(&out, p->y) : NULL;
+    if (winner)
+        a->winner = aji_move_front_to(winner, a->axis);
+    aji_value_release(winner);
+    aji_pairs_close(c, &in);
+    aji_pairs_close(c, &out);
+}
+
 static aj_status forward(aji_call *c) {
     const aji_axis_attr *a = c->attr;
     if (c->comm->size == 0)
@@ -47,20 +76,37 @@ static aj_status forward(aji_call *c) {
     aj_status status = aji_packed_open(c, &p, true);
     if (status != AJ_OK)
         return status;
-    return aji_packed_close(
-        c, &p,
-        aji_mpi_reduce_scatter(c->comm, aji_channel(c->comm), p.in, p.out, p.counts, aji_mpi_type(c->in_meta[0].dtype), a->op));
+    if (!aji_is_extremum(c, a->op))
+        return aji_packed_close(c, &p, sum(c, &p));
+    extremum(c, &p);
+    return aji_packed_close(c, &p, MPI_SUCCESS);
+}
+
+/* (g, winner) in one allgather: as (before, axis, after), one behind the other along a new first axis. */
+static aj_status extremum_vjp(aji_call *c) {
+    const aji_axis_attr *a = c->attr;
+    const aji_meta *x = &c->in_meta[0], *y = &c->out_meta[0];
+    int64_t shape[3] = {1, y->shape[a->axis], 1};
+    for (int i = 0; i < y->ndim; i++)
+        if (i != a->axis)
+            shape[i < a->axis ? 0 : 2] *= y->shape[i];
+    aj_tensor *parts[2] = {aj_reshape(c->g_out[0], 3, shape), aj_reshape(aji_constant_on(a->winner, c->device), 3, shape)};
+    aj_tensor *both = aji_allgather_parts(aj_stack(2, parts, 0), 2, a->parts, c->comm);
+    c->g_in[0] = aj_reshape(aji_for_winner(c, aj_slice(both, 0, 0, 1, 1), aj_slice(both, 0, 1, 2, 1)), x->ndim, x->shape);
+    return AJ_OK;
 }
 
 static aj_status vjp(aji_call *c) {
     const aji_axis_attr *a = c->attr;
+    if (a->winner)
+        return extremum_vjp(c);
     c->g_in[0] = a->parts ? aji_allgather_parts(c->g_out[0], a->axis, a->parts, c->comm) : c->g_out[0];
     return AJ_OK;
 }
 
 const aji_op aji_op_reduce_scatter = {
     .name = "aj_reduce_scatter",
-    .maths = "y_k = part k of sum_r x_r; gx_k = concatenation of g_r",
+    .maths = "y_k = part k of sum_r x_r or the extremum; gx_k = concatenation of g_r, for an extremum on its rank only",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(aji_axis_attr),
     .attr_free = aji_axis_attr_free,
