@@ -3,72 +3,11 @@
  * model in plain C, the gradient entry by entry against the transpose of that model, and <g, F(x)> = <gx, x> summed over the ranks. Then the
  * library's checks, and derivatives of derivatives against the model. Inputs, seeds and memory layouts differ by rank.
  */
-#include "mpi_common.h"
-
-/* ---- layouts: ways to come by a tensor of a given shape ---- */
-
-enum { PLAIN, TRANSPOSED, STRIDED, FLIPPED, BROADCAST, OFFSET, EXPRESSION, N_LAYOUTS };
-
-typedef struct extents {
-    int ndim;
-    int64_t n[4];
-} extents;
+#include "mpi_layouts.h"
 
 static const extents shapes[] = {{0, {0}},    {1, {1}},       {1, {5}},       {1, {0}},         {2, {1, 1}},
                                  {2, {2, 3}}, {3, {3, 0, 2}}, {3, {2, 3, 4}}, {4, {2, 1, 3, 2}}};
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
-
-static int64_t entries(const extents *e) {
-    return count_of(e->ndim, e->n);
-}
-
-/* A layout that exists for this shape. */
-static int layout_for(const extents *e, int turn) {
-    int layout = turn % N_LAYOUTS;
-    bool needs_axis = layout != PLAIN && layout != EXPRESSION;
-    return e->ndim < (layout == TRANSPOSED ? 2 : needs_axis ? 1 : 0) ? PLAIN : layout;
-}
-
-/* The shape that arrange() starts from. */
-static extents base_extents(const extents *e, int layout) {
-    extents base = *e;
-    int last = e->ndim - 1;
-    if (layout == TRANSPOSED) {
-        base.n[0] = e->n[last];
-        base.n[last] = e->n[0];
-    } else if (layout == STRIDED) {
-        base.n[0] = 2 * e->n[0] + 1;
-    } else if (layout == BROADCAST) {
-        base.n[0] = 1;
-    } else if (layout == OFFSET) {
-        base.n[last] = e->n[last] + 3;
-    }
-    return base;
-}
-
-static aj_tensor *arrange(aj_tensor *base, const extents *e, int layout) {
-    switch (layout) {
-    case TRANSPOSED:
-        return aj_transpose(base, 0, -1);
-    case STRIDED:
-        return aj_slice(base, 0, 1, 2 * e->n[0] + 1, 2);
-    case FLIPPED:
-        return aj_flip(base, -1);
-    case BROADCAST:
-        return aj_broadcast_to(base, e->ndim, e->n);
-    case OFFSET:
-        return aj_slice(base, -1, 2, e->n[e->ndim - 1] + 2, 1);
-    case EXPRESSION:
-        return aj_scale(base, 2);
-    default:
-        return base;
-    }
-}
-
-static aj_tensor *base_of(aj_dtype dtype, const extents *e, int layout, uint64_t seed, int rank) {
-    extents base = base_extents(e, layout);
-    return random_tensor(ctx, dtype, base.ndim, base.n, seed, rank);
-}
 
 /* ---- the programs: run() makes one tensor of the inputs' shape from them; model() does the same with plain arrays for all ranks ---- */
 
@@ -145,6 +84,47 @@ static void model_shared(int root, int64_t n, const double *x, double *y) {
     memcpy(y, x, (size_t)(rank_count * n) * sizeof *y);
 }
 
+static aj_tensor *run_scan(aj_ctx *c, int n, aj_tensor *const *x, void *user) {
+    (void)c, (void)n, (void)user;
+    return aj_scan(x[0], MPI_SUM, world);
+}
+
+static void model_scan(int root, int64_t n, const double *x, double *y) {
+    (void)root;
+    for (int r = 0; r < rank_count; r++)
+        for (int k = 0; k <= r; k++)
+            for (int64_t i = 0; i < n; i++)
+                y[r * n + i] += x[k * n + i];
+}
+
+static aj_tensor *run_exscan(aj_ctx *c, int n, aj_tensor *const *x, void *user) {
+    (void)c, (void)n, (void)user;
+    return aj_exscan(x[0], MPI_SUM, world);
+}
+
+static void model_exscan(int root, int64_t n, const double *x, double *y) {
+    (void)root;
+    for (int r = 0; r < rank_count; r++)
+        for (int k = 0; k < r; k++)
+            for (int64_t i = 0; i < n; i++)
+                y[r * n + i] += x[k * n + i];
+}
+
+/* On the ranks in reverse order, of which each knows its own. */
+static aj_tensor *run_scan_reversed(aj_ctx *c, int n, aj_tensor *const *x, void *user) {
+    (void)c, (void)n;
+    aj_comm *reversed = ((setup *)user)->reversed;
+    return aj_add(aj_scan(x[0], MPI_SUM, reversed), aj_scale(aj_exscan(x[0], MPI_SUM, reversed), 4));
+}
+
+static void model_scan_reversed(int root, int64_t n, const double *x, double *y) {
+    (void)root;
+    for (int r = 0; r < rank_count; r++)
+        for (int k = r; k < rank_count; k++)
+            for (int64_t i = 0; i < n; i++)
+                y[r * n + i] += (k == r ? 1 : 5) * x[k * n + i];
+}
+
 /* Rings: x goes to the right, the second input is the buffer. */
 static aj_tensor *ring_result(aj_tensor *received, aj_tensor *sent) {
     return aj_add(received, aj_scale(sent, 2));
@@ -184,6 +164,13 @@ static aj_tensor *run_wildcards(aj_ctx *c, int n, aj_tensor *const *x, void *use
     aj_request *in = rank_id % 2 ? NULL : aj_irecv(x[1], MPI_ANY_SOURCE, MPI_ANY_TAG, world);
     aj_tensor *sent = aj_send(x[0], right_of(rank_id, rank_count), 7 + rank_id, world);
     return ring_result(in ? aj_wait(in) : aj_recv(x[1], MPI_ANY_SOURCE, MPI_ANY_TAG, world), sent);
+}
+
+/* The tags depend on the sender: each rank sends one and receives another. */
+static aj_tensor *run_sendrecv(aj_ctx *c, int n, aj_tensor *const *x, void *user) {
+    (void)c, (void)n, (void)user;
+    int left = left_of(rank_id, rank_count), right = right_of(rank_id, rank_count);
+    return ring_result(aj_sendrecv(x[0], right, 20 + rank_id, x[1], left, 20 + left, world), x[0]);
 }
 
 /* A barrier between the start and the wait. */

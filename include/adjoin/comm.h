@@ -125,6 +125,15 @@ AJ_API aj_tensor *aj_wait(aj_request *request);
 AJ_API aj_tensor *aj_request_dummy(aj_request *request);
 /* An explicit dependency of the request on the dummies; they get zero gradients. Returns request. Since: 0.1. */
 AJ_API aj_request *aj_request_join_dummies(aj_request *request, int n, aj_tensor *const *dummies);
+/*
+ * Halo exchange on a communicator with a Cartesian topology (MPI_Cart_create): axes[i] of x is divided along dimension i of the topology, and has width[i]
+ * ghosts on each side. y = x with the ghosts filled from the neighbours, axis by axis in the order given, so that corners arrive; where there is no
+ * neighbour they stay. Ghost gradients go home and are added to the entries they came from; filled ghosts of x get zero, others pass theirs on.
+ * n: the dimensions of the topology. Errors: AJ_ERR_ARG (topology, n, axes), AJ_ERR_SHAPE (fewer inner entries than ghosts on a side).
+ * The _inplace form consumes x and fills the ghosts in its memory if nobody else shares it. Collective: cart. Differentiable: x. Since: 0.1.
+ */
+AJ_API aj_tensor *aj_halo(aj_tensor *x, int n, const int *axes, const int64_t *width, aj_comm *cart);
+AJ_API aj_tensor *aj_halo_inplace(aj_tensor *x, int n, const int *axes, const int64_t *width, aj_comm *cart);
 /* Wait until all ranks of comm have come. A node in a recording: its adjoint is a barrier. Collective: comm. Since: 0.1. */
 AJ_API aj_status aj_barrier(aj_comm *comm);
 
