@@ -3,6 +3,7 @@
  * model in plain C, the gradient entry by entry against the transpose of that model, and <g, F(x)> = <gx, x> summed over the ranks. Then the
  * library's checks, and derivatives of derivatives against the model. Inputs, seeds and memory layouts differ by rank.
  */
+#include "mpi_axis.def"
 #include "mpi_layouts.h"
 
 static const extents shapes[] = {{0, {0}},    {1, {1}},       {1, {5}},       {1, {0}},         {2, {1, 1}},
@@ -322,6 +323,10 @@ static void model_composite(int root, int64_t n, const double *x, double *y) {
     X(irecv_send, .inputs = 2, .model = model_ring)                                                                              \
     X(wildcards, .inputs = 2, .model = model_ring)                                                                               \
     X(barrier, .inputs = 2, .model = model_ring)                                                                                 \
+    X(sendrecv, .inputs = 2, .model = model_ring)                                                                                \
+    X(scan, .inputs = 1, .model = model_scan)                                                                                    \
+    X(exscan, .inputs = 1, .model = model_exscan)                                                                                \
+    X(scan_reversed, .inputs = 1, .model = model_scan_reversed)                                                                  \
     X(self, .inputs = 2, .model = model_self)                                                                                    \
     X(proc_null, .inputs = 2, .model = model_proc_null)                                                                          \
     X(short_message, .inputs = 2, .model = model_short_message)                                                                  \
@@ -641,6 +646,16 @@ static void check_integers(aj_dtype dtype, const extents *e, int root) {
     aj_request *in = aj_irecv(buffer, left, 1, world), *out = aj_isend(mine, right, 1, world);
     CHECK_VALUES(aj_wait(out), n, x + rank_id * n, 0);
     CHECK_VALUES(aj_wait(in), n, x + left * n, 0);
+    CHECK_VALUES(aj_sendrecv(mine, right, 1, buffer, left, 1, world), n, x + left * n, 0);
+    double *before = calloc((size_t)n + 1, sizeof *before), *up_to = calloc((size_t)n + 1, sizeof *up_to);
+    for (int k = 0; k <= rank_id; k++)
+        for (int64_t i = 0; i < n; i++) {
+            before[i] = up_to[i];
+            up_to[i] += x[k * n + i];
+        }
+    CHECK_VALUES(aj_scan(mine, MPI_SUM, world), n, up_to, 0);
+    CHECK_VALUES(aj_exscan(mine, MPI_SUM, world), n, before, 0);
+    free(before), free(up_to);
     CHECK_INT(aj_tensor_dtype(aj_allreduce(mine, MPI_SUM, world)), dtype);
     free(x), free(sums), free(zeros);
     check_clean(ctx, aj_dtype_name(dtype));
@@ -662,6 +677,39 @@ static void integers(void) {
     close_world();
 }
 
+/* ---- what is tested at all ---- */
+
+/* Programs here and operations in mpi_axis.c. */
+static const char *const names[] = {
+#define NAME(id, ...) #id,
+    PROGRAMS(NAME) AXIS_OPS(NAME)
+#undef NAME
+};
+
+/* Operations that a program of another name tests. */
+static const struct {
+    const char *op, *program;
+} tested_by[] = {
+    {"send", "send_recv"}, {"recv", "send_recv"}, {"isend", "isend_irecv"}, {"irecv", "isend_irecv"}, {"wait", "isend_irecv"}};
+
+static void check_covered(const char *op) {
+    const char *tester = op;
+    bool found = false;
+    for (size_t i = 0; i < sizeof tested_by / sizeof *tested_by; i++)
+        if (strcmp(tested_by[i].op, op) == 0)
+            tester = tested_by[i].program;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found = found || strcmp(names[i], tester) == 0;
+    CHECK_MSG(found, "no program tests %s: it needs one here, or a line in mpi_axis.def", op);
+}
+
+/* Every communication operation of the library is tested. */
+static void covered(void) {
+#define AJI_OP(name) check_covered(#name);
+#include "../src/mpi/ops.def"
+#undef AJI_OP
+}
+
 #define DEFINE(id, ...)                                                                                                          \
     static void first_##id(void) {                                                                                               \
         test_first(&program_##id);                                                                                               \
@@ -678,4 +726,4 @@ PROGRAMS(DEFINE)
 
 #define CASES(id, ...) {#id, first_##id}, {#id "_checks", checks_##id}, {#id "_second", second_##id},
 
-RANK_MAIN(PROGRAMS(CASES){"integers", integers})
+RANK_MAIN(PROGRAMS(CASES){"integers", integers}, {"covered", covered})

@@ -60,6 +60,8 @@ typedef struct aj_ctx_opts {
     void *log_user;
     double grace;     /* seconds that a rank in error waits for the others before it ends the job; 0: ADJOIN_GRACE or 4 */
     int disable_pool; /* nonzero: give memory back at once, so that a memory checker sees each block; also ADJOIN_POOL=0 */
+    /* seconds that a communication waits for other ranks before it is an error; 0: ADJOIN_TIMEOUT or no limit. The largest of a communicator's ranks counts */
+    double timeout;
 } aj_ctx_opts;
 
 typedef enum aj_stat {

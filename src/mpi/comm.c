@@ -56,6 +56,12 @@ static int agree_on_yielding(aj_comm *comm) {
     if (code == MPI_SUCCESS)
         code = largest(comm->words, 1, &crowded);
     comm->yields = crowded;
+    double timeout = aji_ctx_timeout(comm->ctx);
+    MPI_Request request;
+    if (code == MPI_SUCCESS)
+        code = finish(MPI_Iallreduce(MPI_IN_PLACE, &timeout, 1, MPI_DOUBLE, MPI_MAX, comm->words, &request), &request);
+    comm->timeout = timeout > 0 ? timeout : -1;
+    comm->polls = crowded || timeout > 0;
     return code;
 }
 

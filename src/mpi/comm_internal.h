@@ -14,6 +14,8 @@ struct aj_comm {
     int handles, nodes; /* references: by the user (create, destroy), by nodes and messages */
     int rank, size;
     bool yields;                      /* ranks outnumber cores somewhere: agreed over all ranks at creation */
+    bool polls;                       /* waits in nonblocking calls: yields, or there is a time limit */
+    double timeout;                   /* seconds, < 0: none; agreed too */
     MPI_Comm forward, adjoint, words; /* for the user's traffic, for adjoints, for the library's own words */
     MPI_Comm reversed;                /* the same ranks in reverse order, for the adjoints of scans: made with the first scan */
     MPI_Comm user;                    /* MPI_COMM_NULL once the user has freed it */
@@ -83,6 +85,8 @@ int aji_mpi_get_count(const MPI_Status *status, MPI_Datatype type, int64_t *n);
 /* errors.c: docs/errors.md */
 /* This rank is in error and would communicate: if all ranks come here, return; else end the job with the message. comm NULL: the one used last. */
 void aji_gate(aj_ctx *ctx, aj_comm *comm);
+/* A collective has waited longer than comm->timeout. What it reads and writes cannot be taken back: the job ends. */
+void aji_timed_out(const aj_comm *comm);
 /* The round of aj_comm_destroy: waits for all; an error that some ranks have and others do not ends the job. */
 void aji_close_round(aj_comm *comm);
 

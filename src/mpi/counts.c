@@ -1,6 +1,5 @@
 /*
- * MPI calls with 64-bit counts. Collectives block where the communicator has agreed that its ranks have cores of their own, and are polled where they
- * have not: a blocking and a nonblocking collective do not match each other.
+ * MPI calls with 64-bit counts. Collectives block where the communicator has agreed so, and are polled where ranks outnumber cores or there is a time limit: a blocking and a nonblocking collective do not match each other.
  */
 #include <limits.h>
 
@@ -37,17 +36,22 @@ MPI_Datatype aji_mpi_type(aj_dtype dtype) {
     return MPI_DATATYPE_NULL;
 }
 
-static int poll_until_done(int code, MPI_Request *request) {
-    return code == MPI_SUCCESS ? aji_mpi_wait(true, request, MPI_STATUS_IGNORE, -1, NULL) : code;
+static int poll_until_done(const aj_comm *comm, int code, MPI_Request *request) {
+    bool done = false;
+    if (code == MPI_SUCCESS)
+        code = aji_mpi_wait(comm->yields, request, MPI_STATUS_IGNORE, comm->timeout, &done);
+    if (code == MPI_SUCCESS && !done)
+        aji_timed_out(comm);
+    return code;
 }
 
 int aji_mpi_allreduce(const aj_comm *comm, MPI_Comm on, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op) {
     MPI_Request request;
     if (!fits(n))
         return MPI_ERR_COUNT;
-    if (!comm->yields)
+    if (!comm->polls)
         return LARGE(MPI_Allreduce)(in, out, COUNT(n), type, op, on);
-    return poll_until_done(LARGE(MPI_Iallreduce)(in, out, COUNT(n), type, op, on, &request), &request);
+    return poll_until_done(comm, LARGE(MPI_Iallreduce)(in, out, COUNT(n), type, op, on, &request), &request);
 }
 
 int aji_mpi_reduce(const aj_comm *comm, MPI_Comm on, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op,
@@ -55,27 +59,27 @@ int aji_mpi_reduce(const aj_comm *comm, MPI_Comm on, const void *in, void *out, 
     MPI_Request request;
     if (!fits(n))
         return MPI_ERR_COUNT;
-    if (!comm->yields)
+    if (!comm->polls)
         return LARGE(MPI_Reduce)(in, out, COUNT(n), type, op, root, on);
-    return poll_until_done(LARGE(MPI_Ireduce)(in, out, COUNT(n), type, op, root, on, &request), &request);
+    return poll_until_done(comm, LARGE(MPI_Ireduce)(in, out, COUNT(n), type, op, root, on, &request), &request);
 }
 
 int aji_mpi_bcast(const aj_comm *comm, MPI_Comm on, void *data, int64_t n, MPI_Datatype type, int root) {
     MPI_Request request;
     if (!fits(n))
         return MPI_ERR_COUNT;
-    if (!comm->yields)
+    if (!comm->polls)
         return LARGE(MPI_Bcast)(data, COUNT(n), type, root, on);
-    return poll_until_done(LARGE(MPI_Ibcast)(data, COUNT(n), type, root, on, &request), &request);
+    return poll_until_done(comm, LARGE(MPI_Ibcast)(data, COUNT(n), type, root, on, &request), &request);
 }
 
 int aji_mpi_allgather(const aj_comm *comm, MPI_Comm on, const void *in, void *out, int64_t n, MPI_Datatype type) {
     MPI_Request request;
     if (!fits(n))
         return MPI_ERR_COUNT;
-    if (!comm->yields)
+    if (!comm->polls)
         return LARGE(MPI_Allgather)(in, COUNT(n), type, out, COUNT(n), type, on);
-    return poll_until_done(LARGE(MPI_Iallgather)(in, COUNT(n), type, out, COUNT(n), type, on, &request), &request);
+    return poll_until_done(comm, LARGE(MPI_Iallgather)(in, COUNT(n), type, out, COUNT(n), type, on, &request), &request);
 }
 
 int aji_mpi_scan(const aj_comm *comm, MPI_Comm on, bool exclusive, const void *in, void *out, int64_t n, MPI_Datatype type,
@@ -83,16 +87,16 @@ int aji_mpi_scan(const aj_comm *comm, MPI_Comm on, bool exclusive, const void *i
     MPI_Request request;
     if (!fits(n))
         return MPI_ERR_COUNT;
-    if (!comm->yields)
+    if (!comm->polls)
         return exclusive ? LARGE(MPI_Exscan)(in, out, COUNT(n), type, op, on) : LARGE(MPI_Scan)(in, out, COUNT(n), type, op, on);
     int code = exclusive ? LARGE(MPI_Iexscan)(in, out, COUNT(n), type, op, on, &request)
                          : LARGE(MPI_Iscan)(in, out, COUNT(n), type, op, on, &request);
-    return poll_until_done(code, &request);
+    return poll_until_done(comm, code, &request);
 }
 
 int aji_mpi_barrier(const aj_comm *comm, MPI_Comm on) {
     MPI_Request request;
-    return comm->yields ? poll_until_done(MPI_Ibarrier(on, &request), &request) : MPI_Barrier(on);
+    return comm->polls ? poll_until_done(comm, MPI_Ibarrier(on, &request), &request) : MPI_Barrier(on);
 }
 
 int aji_mpi_isend(MPI_Comm on, const void *data, int64_t n, MPI_Datatype type, int dest, int tag, MPI_Request *request) {
@@ -145,8 +149,9 @@ int aji_mpi_gatherv(const aj_comm *comm, MPI_Comm on, const void *in, int64_t n,
     layout l;
     MPI_Request request;
     int code = layout_open(comm, &l, ns);
-    if (code == MPI_SUCCESS && comm->yields)
-        code = poll_until_done(LARGE(MPI_Igatherv)(in, COUNT(n), type, out, l.counts, l.at, type, root, on, &request), &request);
+    if (code == MPI_SUCCESS && comm->polls)
+        code = poll_until_done(comm, LARGE(MPI_Igatherv)(in, COUNT(n), type, out, l.counts, l.at, type, root, on, &request),
+                               &request);
     else if (code == MPI_SUCCESS)
         code = LARGE(MPI_Gatherv)(in, COUNT(n), type, out, l.counts, l.at, type, root, on);
     layout_close(&l);
@@ -158,8 +163,9 @@ int aji_mpi_scatterv(const aj_comm *comm, MPI_Comm on, const void *in, const int
     layout l;
     MPI_Request request;
     int code = layout_open(comm, &l, ns);
-    if (code == MPI_SUCCESS && comm->yields)
-        code = poll_until_done(LARGE(MPI_Iscatterv)(in, l.counts, l.at, type, out, COUNT(n), type, root, on, &request), &request);
+    if (code == MPI_SUCCESS && comm->polls)
+        code = poll_until_done(comm, LARGE(MPI_Iscatterv)(in, l.counts, l.at, type, out, COUNT(n), type, root, on, &request),
+                               &request);
     else if (code == MPI_SUCCESS)
         code = LARGE(MPI_Scatterv)(in, l.counts, l.at, type, out, COUNT(n), type, root, on);
     layout_close(&l);
@@ -171,8 +177,9 @@ int aji_mpi_allgatherv(const aj_comm *comm, MPI_Comm on, const void *in, int64_t
     layout l;
     MPI_Request request;
     int code = layout_open(comm, &l, ns);
-    if (code == MPI_SUCCESS && comm->yields)
-        code = poll_until_done(LARGE(MPI_Iallgatherv)(in, COUNT(n), type, out, l.counts, l.at, type, on, &request), &request);
+    if (code == MPI_SUCCESS && comm->polls)
+        code =
+            poll_until_done(comm, LARGE(MPI_Iallgatherv)(in, COUNT(n), type, out, l.counts, l.at, type, on, &request), &request);
     else if (code == MPI_SUCCESS)
         code = LARGE(MPI_Allgatherv)(in, COUNT(n), type, out, l.counts, l.at, type, on);
     layout_close(&l);
@@ -184,8 +191,8 @@ int aji_mpi_reduce_scatter(const aj_comm *comm, MPI_Comm on, const void *in, voi
     layout l;
     MPI_Request request;
     int code = layout_open(comm, &l, ns);
-    if (code == MPI_SUCCESS && comm->yields)
-        code = poll_until_done(LARGE(MPI_Ireduce_scatter)(in, out, l.counts, type, op, on, &request), &request);
+    if (code == MPI_SUCCESS && comm->polls)
+        code = poll_until_done(comm, LARGE(MPI_Ireduce_scatter)(in, out, l.counts, type, op, on, &request), &request);
     else if (code == MPI_SUCCESS)
         code = LARGE(MPI_Reduce_scatter)(in, out, l.counts, type, op, on);
     layout_close(&l);
@@ -199,9 +206,9 @@ int aji_mpi_alltoallv(const aj_comm *comm, MPI_Comm on, const void *in, const in
     int code = layout_open(comm, &to, n_in);
     int code_from = layout_open(comm, &from, n_out);
     code = code == MPI_SUCCESS ? code_from : code;
-    if (code == MPI_SUCCESS && comm->yields)
-        code = poll_until_done(LARGE(MPI_Ialltoallv)(in, to.counts, to.at, type, out, from.counts, from.at, type, on, &request),
-                               &request);
+    if (code == MPI_SUCCESS && comm->polls)
+        code = poll_until_done(
+            comm, LARGE(MPI_Ialltoallv)(in, to.counts, to.at, type, out, from.counts, from.at, type, on, &request), &request);
     else if (code == MPI_SUCCESS)
         code = LARGE(MPI_Alltoallv)(in, to.counts, to.at, type, out, from.counts, from.at, type, on);
     layout_close(&to);

@@ -32,11 +32,19 @@ static bool is_known(const aj_comm *comm) {
     return comm->agreed == episode(comm->ctx);
 }
 
-static void end_job(aj_comm *comm) {
+static void end_job(const aj_comm *comm) {
     aji_ctx_log(comm->ctx, "adjoin: rank %d is in error, and not all other ranks are: the job ends. %s", comm->rank,
                 aj_ctx_error(comm->ctx));
     fflush(stderr);
     MPI_Abort(comm->words, 1);
+}
+
+void aji_timed_out(const aj_comm *comm) {
+    aj_raise(
+        comm->ctx, AJ_ERR_PEER,
+        "%s: waited %g s for the other ranks of a communicator of %d (ADJOIN_TIMEOUT); expected the same call on all of them",
+        aji_ctx_operation(comm->ctx), comm->timeout, comm->size);
+    end_job(comm);
 }
 
 static outcome run_round(aj_comm *comm, caller who) {
@@ -46,11 +54,13 @@ static outcome run_round(aj_comm *comm, caller who) {
     bool done = false;
     int code = MPI_Iallreduce(mine, all, 3, MPI_INT, MPI_MAX, comm->words, &request);
     if (code == MPI_SUCCESS)
-        code = aji_mpi_wait(true, &request, MPI_STATUS_IGNORE, failed ? aji_ctx_grace(comm->ctx) : -1, &done);
+        code = aji_mpi_wait(true, &request, MPI_STATUS_IGNORE, failed ? aji_ctx_grace(comm->ctx) : comm->timeout, &done);
     if (code != MPI_SUCCESS)
         aji_mpi_check(comm->ctx, "adjoin: agreeing on errors", code);
-    if (!done)
+    if (!done && failed)
         end_job(comm);
+    if (!done)
+        aji_timed_out(comm);
     return (outcome){.first = all[0] ? comm->size - all[0] : -1, .all = !all[1], .agreeing = all[2]};
 }
 
@@ -108,7 +118,9 @@ void aji_close_round(aj_comm *comm) {
     bool failed = aj_ctx_status(comm->ctx) != AJ_OK;
     if (comm->size <= 1 || (failed && is_known(comm)))
         return;
+    const char *before = aji_ctx_enter(comm->ctx, "aj_comm_destroy");
     outcome o = run_round(comm, CLOSE);
+    aji_ctx_enter(comm->ctx, before);
     if (o.agreeing)
         share_message(comm, o.first);
     else if (o.first >= 0 && !o.all && failed)
@@ -123,7 +135,9 @@ aj_status aj_agree(aj_comm *comm) {
     aji_mpi_of(comm->ctx)->last = comm;
     if (comm->size <= 1)
         return aj_ctx_status(comm->ctx);
+    const char *before = aji_ctx_enter(comm->ctx, "aj_agree");
     outcome o = run_round(comm, AGREE);
+    aji_ctx_enter(comm->ctx, before);
     if (o.first < 0)
         return AJ_OK;
     aj_status status = share_message(comm, o.first);

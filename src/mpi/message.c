@@ -102,6 +102,24 @@ static aj_status fill_tail(aji_value *y, aji_value *buffer, int64_t from) {
     return status;
 }
 
+/* Until it comes, or the time is up: then it is cancelled, unless it has come in that moment. */
+static aj_status wait_for_message(aji_message *m, MPI_Status *status) {
+    bool done = false;
+    int cancelled = 0, code = aji_mpi_wait(m->comm->yields, &m->request, status, m->comm->timeout, &done);
+    if (code != MPI_SUCCESS || done)
+        return aji_mpi_check(m->ctx, m->op, code);
+    MPI_Cancel(&m->request);
+    code = aji_mpi_wait(true, &m->request, status, -1, NULL);
+    if (code == MPI_SUCCESS)
+        MPI_Test_cancelled(status, &cancelled);
+    if (!cancelled)
+        return aji_mpi_check(m->ctx, m->op, code);
+    char text[160];
+    aji_request_describe(m, text);
+    return aj_raise(m->ctx, AJ_ERR_PEER, "%s: waited %g s for a message (ADJOIN_TIMEOUT): %s; expected a send that matches it",
+                    aji_ctx_operation(m->ctx), m->comm->timeout, text);
+}
+
 aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value **y) {
     aj_ctx *ctx = buffer->ctx;
     if (m->peer == MPI_PROC_NULL) { /* MPICH 4.0.2's status names rank 0 as the source here: it is not asked */
@@ -110,7 +128,7 @@ aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value *
     }
     MPI_Status status;
     int64_t numel = aji_meta_numel(&buffer->meta);
-    aj_status result = aji_mpi_check(ctx, m->op, aji_mpi_wait(m->comm->yields, &m->request, &status, -1, NULL));
+    aj_status result = wait_for_message(m, &status);
     if (result == AJ_OK)
         result = aji_mpi_check(ctx, m->op, aji_mpi_get_count(&status, aji_mpi_type(buffer->meta.dtype), &m->count));
     if (result == AJ_OK && m->count < 0)
@@ -195,8 +213,14 @@ void aji_message_wait_adjoints(aji_mpi *mpi) {
             at = &m->next;
             continue;
         }
-        aji_mpi_check(mpi->ctx, "adjoin: sending a gradient",
-                      aji_mpi_wait(m->comm->yields, &m->request, MPI_STATUS_IGNORE, -1, NULL));
+        bool done = false;
+        int code = aji_mpi_wait(m->comm->yields, &m->request, MPI_STATUS_IGNORE, m->comm->timeout, &done);
+        if (code == MPI_SUCCESS && !done) {
+            aj_raise(mpi->ctx, AJ_ERR_PEER, "%s: waited %g s for rank %d to receive a gradient, tag %d (ADJOIN_TIMEOUT)",
+                     aji_ctx_operation(mpi->ctx), m->comm->timeout, m->peer, m->tag);
+            return; /* the message is abandoned with the communicator */
+        }
+        aji_mpi_check(mpi->ctx, "adjoin: sending a gradient", code);
         remove_at(mpi, at);
     }
 }

@@ -26,11 +26,18 @@ static void default_log(const char *line, void *user) {
     fprintf(stderr, "%s\n", line);
 }
 
+static double seconds_from(const char *variable, double otherwise) {
+    const char *text = getenv(variable);
+    double seconds = text ? strtod(text, NULL) : 0;
+    return seconds > 0 && isfinite(seconds) ? seconds : otherwise;
+}
+
 static void defaults_from_environment(aj_ctx_opts *o) {
-    const char *grace = getenv("ADJOIN_GRACE"), *pool = getenv("ADJOIN_POOL");
-    double seconds = grace ? strtod(grace, NULL) : 0;
+    const char *pool = getenv("ADJOIN_POOL");
     if (!(o->grace > 0))
-        o->grace = seconds > 0 && isfinite(seconds) ? seconds : DEFAULT_GRACE;
+        o->grace = seconds_from("ADJOIN_GRACE", DEFAULT_GRACE);
+    if (!(o->timeout > 0))
+        o->timeout = seconds_from("ADJOIN_TIMEOUT", 0);
     if (pool && strcmp(pool, "0") == 0)
         o->disable_pool = 1;
 }
@@ -148,4 +155,12 @@ const char *aji_ctx_enter(aj_ctx *ctx, const char *operation) {
 
 double aji_ctx_grace(const aj_ctx *ctx) {
     return ctx->opts.grace;
+}
+
+double aji_ctx_timeout(const aj_ctx *ctx) {
+    return ctx->opts.timeout;
+}
+
+const char *aji_ctx_operation(const aj_ctx *ctx) {
+    return ctx->operation ? ctx->operation : "adjoin";
 }

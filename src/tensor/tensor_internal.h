@@ -109,6 +109,8 @@ void aji_ctx_set_layer(aj_ctx *ctx, aji_slot slot, aji_layer *layer);
 void aji_ctx_count(aj_ctx *ctx, aj_stat which, int64_t delta); /* NODES, REQUESTS, COMMS */
 void aji_ctx_set_rank(aj_ctx *ctx, int rank);                  /* for error messages */
 double aji_ctx_grace(const aj_ctx *ctx);
+double aji_ctx_timeout(const aj_ctx *ctx);                              /* 0: none */
+const char *aji_ctx_operation(const aj_ctx *ctx);                       /* the one that runs; never NULL */
 void aji_ctx_log(aj_ctx *ctx, const char *format, ...) AJ_PRINTF(2, 3); /* one line to the log callback */
 /* Name the operation that runs, for errors found deep inside it. Returns the one before, to be put back. */
 const char *aji_ctx_enter(aj_ctx *ctx, const char *operation);
