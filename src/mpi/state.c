@@ -65,6 +65,7 @@ static int at_finalize(MPI_Comm comm, int key, void *value, void *extra) {
     aji_message_abandon(mpi, NULL);
     for (aj_comm *c = mpi->comms; c; c = c->next)
         aji_comm_free_duplicates(c);
+    aji_extremum_detach(mpi);
     mpi->finalized = true;
     return MPI_SUCCESS;
 }
