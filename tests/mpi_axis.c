@@ -482,6 +482,8 @@ static void for_all_plans(const axis_op *op, int from_ndim, int to_ndim, aj_dtyp
             for (p.second = 0; p.second < (op->two_axes ? p.other.ndim : 1); p.second++)
                 for (p.root = 0; p.root < (op->rooted ? rank_count : 1); p.root++)
                     for (int kind = 0; kind < N_KINDS; kind++, p.turn++) {
+                        if (op->rooted && rank_count > 3 && (p.axis + p.root + kind) % 2) /* there are roots enough */
+                            continue;
                         p.negative = (p.turn + p.turn / N_KINDS) % 2;
                         set_lengths(&p, kind);
                         with_plan(&p, check);

@@ -48,6 +48,25 @@ static void ar_seed(void) {
     close_world();
 }
 
+/* The same for allgather of one entry, and for a reduce_scatter of as many as there are ranks: a seed that all entries of a rank share. */
+static void ag_seed(void) {
+    open_world();
+    aj_tensor *x = PARAM(2.0 + rank_id), *z = vector_param(ctx, rank_count, 1);
+    record();
+    backward(aj_sum(aj_scale(aj_allgather(x, 0, world), rank_id + 1)));
+    CHECK_GRAD(x, rank_count * (rank_count + 1) / 2.0);
+    record();
+    backward(aj_sum(aj_scale(aj_reduce_scatter(z, 0, 1, MPI_SUM, world), rank_id + 1)));
+    double *wanted = malloc((size_t)rank_count * sizeof *wanted);
+    for (int r = 0; r < rank_count; r++)
+        wanted[r] = r + 1;
+    CHECK_VALUES(aj_grad(z), rank_count, wanted, 0);
+    free(wanted);
+    aj_release(&x);
+    aj_release(&z);
+    close_world();
+}
+
 /* z = 2x + bcast(b, 0): an operand beside a communication must not lose its gradient. */
 static void sibling(void) {
     open_world();
@@ -213,6 +232,39 @@ static void tag_ring(void) {
     backward(aj_add(aj_scale(b, rank_id + 1), aj_scale(c, 100 * (rank_id + 1))));
     CHECK_GRAD(a, (right() + 1) + 100 * (left() + 1));
     aj_release(&a);
+    close_world();
+}
+
+/* The same by sendrecv. */
+static void tag_ring_sendrecv(void) {
+    open_world();
+    aj_tensor *a = PARAM(1.0 + rank_id);
+    record();
+    aj_tensor *b = aj_sendrecv(a, right(), 10 + rank_id, zeros(1), left(), 10 + left(), world);
+    aj_tensor *c = aj_sendrecv(a, left(), 100 + rank_id, zeros(1), right(), 100 + right(), world);
+    CHECK_ALL(b, 1, 1 + left(), 0);
+    CHECK_ALL(c, 1, 1 + right(), 0);
+    backward(aj_add(aj_scale(b, rank_id + 1), aj_scale(c, 100 * (rank_id + 1))));
+    CHECK_GRAD(a, (right() + 1) + 100 * (left() + 1));
+    aj_release(&a);
+    close_world();
+}
+
+/* Two messages are on their way; sendrecv takes the one with its tag, which started later. */
+static void sendrecv_tags(void) {
+    open_world();
+    aj_tensor *a = PARAM(1.0 + rank_id), *b = PARAM(10.0 + rank_id);
+    record();
+    aj_send(b, right(), 2, world);
+    aj_tensor *got_a = aj_sendrecv(a, right(), 1, zeros(1), left(), 1, world);
+    aj_tensor *got_b = aj_recv(zeros(1), left(), MPI_ANY_TAG, world); /* what is left */
+    CHECK_ALL(got_a, 1, 1 + left(), 0);
+    CHECK_ALL(got_b, 1, 10 + left(), 0);
+    backward(aj_add(aj_scale(got_a, rank_id + 2), aj_scale(got_b, -5 * (rank_id + 2))));
+    CHECK_GRAD(a, right() + 2);
+    CHECK_GRAD(b, -5 * (right() + 2));
+    aj_release(&a);
+    aj_release(&b);
     close_world();
 }
 
@@ -530,6 +582,159 @@ static void communicators(void) {
     close_world();
 }
 
+/* Odd and even ranks, seed r + 1. */
+static void split(void) {
+    open_world();
+    aj_comm *half = aj_comm_split(world, rank_id % 2, rank_id);
+    CHECK_INT(aj_comm_rank(half), rank_id / 2);
+    CHECK_INT(aj_comm_size(half), (rank_count + 1 - rank_id % 2) / 2);
+    double total = 0;
+    for (int r = rank_id % 2; r < rank_count; r += 2)
+        total += r + 1;
+    aj_tensor *x = PARAM(2.0 + rank_id);
+    record();
+    aj_tensor *loss = aj_scale(aj_allreduce(x, MPI_SUM, half), rank_id + 1);
+    aj_comm_destroy(&half);
+    backward(loss);
+    CHECK_GRAD(x, total);
+    aj_release(&x);
+    close_world();
+}
+
+/* Keys give the order, equal ones that of the ranks; MPI_UNDEFINED gives a communicator of size 0; a part of a part. */
+static void split_order(void) {
+    open_world();
+    aj_comm *turned = aj_comm_split(world, 3, -rank_id), *same = aj_comm_split(turned, 0, 5);
+    CHECK_INT(aj_comm_rank(turned), rank_count - 1 - rank_id);
+    CHECK_INT(aj_comm_rank(same), rank_count - 1 - rank_id);
+    CHECK_INT(aj_comm_size(same), rank_count);
+    int below = rank_count - 1 - rank_id; /* ranks that come before this one in `turned` */
+    aj_tensor *x = PARAM(1.0 + rank_id), *before = zeros(1);
+    record();
+    aj_tensor *y = aj_scan(x, MPI_SUM, turned);
+    for (int r = rank_id; r < rank_count; r++)
+        before = aj_add_scalar(before, r + 1);
+    CHECK_NEAR(aj_item(y), aj_item(before), 0);
+    backward(aj_scale(y, rank_id + 1));
+    CHECK_GRAD(x, (rank_id + 1) * (rank_id + 2) / 2.0);
+    aj_comm *first = aj_comm_split(turned, below == 0 ? 0 : MPI_UNDEFINED, 0);
+    CHECK_INT(aj_comm_size(first), below == 0 ? 1 : 0);
+    CHECK_ALL(aj_allreduce(x, MPI_SUM, first), 1, rank_id + 1, 0);
+    aj_comm_destroy(&first);
+    aj_comm_destroy(&same);
+    aj_comm_destroy(&turned);
+    aj_release(&x);
+    close_world();
+}
+
+/* ---- along an axis: zeros of a shape of five or six axes, with numbers along one of them where the others are 0 ---- */
+
+static int64_t triangle(int64_t n) {
+    return n * (n + 1) / 2;
+}
+
+/* first, first + 1, ... along `axis`, at index 0 of the others. */
+static aj_tensor *marked(int ndim, const int64_t *shape, int axis, double first) {
+    int64_t n = count_of(ndim, shape), step = count_of(ndim - axis - 1, shape + axis + 1);
+    double *x = calloc((size_t)n + 1, sizeof *x);
+    for (int64_t i = 0; i < shape[axis]; i++)
+        x[i * step] = first + (double)i;
+    aj_tensor *t = tensor_of(ctx, AJ_F64, ndim, shape, x);
+    free(x);
+    return t;
+}
+
+static void check_equal(aj_tensor *got, aj_tensor *wanted) {
+    if (!CHECK_MSG(got && wanted, "%s", aj_ctx_error(ctx)) || !CHECK_INT(aj_ndim(got), aj_ndim(wanted)))
+        return;
+    for (int i = 0; i < aj_ndim(got); i++)
+        CHECK_INT(aj_extent(got, i), aj_extent(wanted, i));
+    double *x = values_of(wanted, aj_numel(wanted));
+    CHECK_VALUES(got, aj_numel(wanted), x, 0);
+    free(x);
+}
+
+static void gather_axis(void) {
+    static const int64_t shape[] = {2, 5, 4, 2, 3};
+    open_world();
+    double *x = calloc(240, sizeof *x);
+    for (int i = 0; i < 4; i++)
+        x[6 * i] = rank_id;
+    for (int all = 0; all < 2; all++) {
+        aj_tensor *leaf = aj_param(aj_from_data(ctx, AJ_F64, 5, shape, x));
+        record();
+        aj_tensor *y = all ? aj_allgather(leaf, 2, world) : aj_gather(leaf, 2, 0, world);
+        bool here = all || rank_id == 0;
+        CHECK_INT(aj_extent(y, 2), here ? 4 * rank_count : 0);
+        const int64_t lo[5] = {0}, hi[] = {1, 1, here ? 4 * rank_count : 0, 1, 1};
+        CHECK_ALL(aj_sum(aj_window(y, lo, hi)), 1, here ? 4 * (rank_count - 1) * rank_count / 2 : 0, 0);
+        for (int r = 0; here && r < rank_count; r++) {
+            const int64_t from[] = {0, 0, 4 * r, 0, 0}, to[] = {1, 1, 4 * r + 4, 1, 1};
+            CHECK_ALL(aj_window(y, from, to), 4, r, 0);
+        }
+        backward(aj_sum(y));
+        CHECK_ALL(aj_grad(leaf), 240, all ? rank_count : 1, 0);
+        aj_release(&leaf);
+    }
+    free(x);
+    close_world();
+}
+
+static void scatter_axis(void) {
+    open_world();
+    const int64_t shape[] = {2, 5, rank_count, 2, 3};
+    aj_tensor *leaf = aj_param(rank_id == 0 ? marked(5, shape, 2, 0) : zeros(1));
+    record();
+    aj_tensor *y = aj_scatter(leaf, 2, 1, 0, world);
+    check_equal(y, marked(AJ_SHAPE(2, 5, 1, 2, 3), 2, rank_id));
+    backward(aj_sum(y));
+    int64_t n = rank_id == 0 ? 60 * rank_count : 1;
+    CHECK_ALL(aj_grad(leaf), n, rank_id == 0 ? 1 : 0, 0);
+    CHECK_INT(aj_ndim(aj_grad(leaf)), rank_id == 0 ? 5 : 1);
+    aj_release(&leaf);
+    aj_tensor *x = random_tensor(ctx, AJ_F64, 5, shape, 4, 0);
+    aj_tensor *back = aj_gather(aj_scatter(rank_id == 0 ? x : zeros(1), 2, 1, 0, world), 2, 0, world);
+    if (rank_id == 0)
+        check_equal(back, x);
+    close_world();
+}
+
+/* An alltoall is a gather and a scatter. */
+static void alltoall_axes(void) {
+    open_world();
+    aj_tensor *x = random_tensor(ctx, AJ_F64, AJ_SHAPE(3, 4, 1, 4, rank_count, 2), 5, rank_id);
+    check_equal(aj_alltoall(x, 2, 4, 1, world), aj_scatter(aj_gather(x, 2, 0, world), 4, 1, 0, world));
+    x = random_tensor(ctx, AJ_F64, AJ_SHAPE(3, 4, rank_id + 1, 4, triangle(rank_count), 2), 6, rank_id);
+    check_equal(aj_alltoall(x, 2, 4, rank_id + 1, world), aj_scatter(aj_gather(x, 2, 0, world), 4, rank_id + 1, 0, world));
+    close_world();
+}
+
+static void alltoall_equal_axes(void) {
+    open_world();
+    int64_t total = triangle(rank_count), numelem = rank_count - rank_id, end = total - triangle(numelem - 1);
+    aj_tensor *leaf = aj_param(marked(AJ_SHAPE(3, 4, rank_id + 1, 2), 2, (double)triangle(rank_id)));
+    record();
+    aj_tensor *y = aj_alltoall(leaf, 2, 2, numelem, world);
+    check_equal(y, marked(AJ_SHAPE(3, 4, numelem, 2), 2, (double)(end - numelem)));
+    backward(aj_sum(aj_square(y)));
+    check_equal(aj_grad(leaf), aj_scale(leaf, 2));
+    aj_release(&leaf);
+    close_world();
+}
+
+static void alltoall_back(void) {
+    open_world();
+    int64_t n = 3 * 4 * 2 * 4 * 3 * rank_count * 2;
+    aj_tensor *leaf = aj_param(random_tensor(ctx, AJ_F64, AJ_SHAPE(3, 4, 2, 4, 3 * rank_count, 2), 7, rank_id));
+    record();
+    aj_tensor *y = aj_alltoall(aj_alltoall(leaf, 2, 4, 3, world), 4, 2, 2, world);
+    check_equal(y, leaf);
+    backward(aj_sum(y));
+    CHECK_ALL(aj_grad(leaf), n, 1, 0);
+    aj_release(&leaf);
+    close_world();
+}
+
 /* ---- regression over ranks ---- */
 
 static void check_regression(aj_tensor *p, double loss) {
@@ -623,7 +828,10 @@ static void allreduce_third(void) {
     close_world();
 }
 
-RANK_MAIN({"ar-seed", ar_seed}, {"sibling", sibling}, {"allreduce-sum", allreduce_sum}, {"bcast-inplace", bcast_inplace},
+RANK_MAIN({"ar-seed", ar_seed}, {"ag-seed", ag_seed}, {"tag-ring-sendrecv", tag_ring_sendrecv}, {"sendrecv-tags", sendrecv_tags},
+          {"split", split}, {"split-order", split_order}, {"gather-axis", gather_axis}, {"scatter-axis", scatter_axis},
+          {"alltoall-axes", alltoall_axes}, {"alltoall-equal-axes", alltoall_equal_axes}, {"alltoall-back", alltoall_back},
+          {"sibling", sibling}, {"allreduce-sum", allreduce_sum}, {"bcast-inplace", bcast_inplace},
           {"reduce-inplace", reduce_inplace}, {"consumed", consumed}, {"replicated", replicated}, {"dummies", dummies},
           {"ring", ring}, {"buffer", buffer}, {"edge", edge}, {"tag-ring", tag_ring}, {"wait-order", wait_order}, {"self", self},
           {"halo-2", halo_2}, {"wild", wild}, {"passive", passive}, {"retained", retained}, {"freed", freed},

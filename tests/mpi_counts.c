@@ -1,11 +1,31 @@
 /*
- * How much is communicated: each call makes one collective or one message, and its adjoint makes one of the kind that its formula names. Counted by
+ * How much is communicated: each call makes one collective or one message (those along an axis exchange the lengths before,
+ * by an allgather), and its adjoint makes one of the kind that its formula names. Counted by
  * MPI's profiling interface: the calls that the library makes pass through here.
  */
 #include "mpi_common.h"
 
-typedef enum sort { ALLREDUCE, BCAST, REDUCE, BARRIER, SEND, RECEIVE, OTHER, N_SORTS } sort;
-static const char *const sort_names[] = {"allreduce", "bcast", "reduce", "barrier", "send", "receive", "other collective"};
+typedef enum sort {
+    ALLREDUCE,
+    BCAST,
+    REDUCE,
+    BARRIER,
+    SEND,
+    RECEIVE,
+    ALLGATHER,
+    GATHERV,
+    SCATTERV,
+    ALLGATHERV,
+    ALLTOALLV,
+    REDUCE_SCATTER,
+    SCAN,
+    EXSCAN,
+    OTHER,
+    N_SORTS
+} sort;
+static const char *const sort_names[] = {"allreduce", "bcast",          "reduce",  "barrier",  "send",
+                                         "receive",   "allgather",      "gatherv", "scatterv", "allgatherv",
+                                         "alltoallv", "reduce_scatter", "scan",    "exscan",   "other collective"};
 static int made[N_SORTS];
 
 #define COUNT(sort, name, parameters, arguments)                                                                                 \
@@ -13,24 +33,42 @@ static int made[N_SORTS];
         made[sort]++;                                                                                                            \
         return PMPI_##name arguments;                                                                                            \
     }
+/* The blocking and the nonblocking form, with small and large counts (n) and displacements (d). */
+#define COUNT_ALL(sort, name, nonblocking, parameters, ...)                                                                      \
+    COUNT(sort, name, (parameters(int, int)), (__VA_ARGS__))                                                                     \
+    COUNT(sort, name##_c, (parameters(MPI_Count, MPI_Aint)), (__VA_ARGS__))                                                      \
+    COUNT(sort, nonblocking, (parameters(int, int), MPI_Request * q), (__VA_ARGS__, q))                                          \
+    COUNT(sort, nonblocking##_c, (parameters(MPI_Count, MPI_Aint), MPI_Request * q), (__VA_ARGS__, q))
 
-COUNT(ALLREDUCE, Allreduce, (const void *s, void *r, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c), (s, r, n, t, op, c))
-COUNT(ALLREDUCE, Allreduce_c, (const void *s, void *r, MPI_Count n, MPI_Datatype t, MPI_Op op, MPI_Comm c), (s, r, n, t, op, c))
-COUNT(ALLREDUCE, Iallreduce, (const void *s, void *r, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c, MPI_Request *q),
-      (s, r, n, t, op, c, q))
-COUNT(ALLREDUCE, Iallreduce_c, (const void *s, void *r, MPI_Count n, MPI_Datatype t, MPI_Op op, MPI_Comm c, MPI_Request *q),
-      (s, r, n, t, op, c, q))
-COUNT(BCAST, Bcast, (void *b, int n, MPI_Datatype t, int root, MPI_Comm c), (b, n, t, root, c))
-COUNT(BCAST, Bcast_c, (void *b, MPI_Count n, MPI_Datatype t, int root, MPI_Comm c), (b, n, t, root, c))
-COUNT(BCAST, Ibcast, (void *b, int n, MPI_Datatype t, int root, MPI_Comm c, MPI_Request *q), (b, n, t, root, c, q))
-COUNT(BCAST, Ibcast_c, (void *b, MPI_Count n, MPI_Datatype t, int root, MPI_Comm c, MPI_Request *q), (b, n, t, root, c, q))
-COUNT(REDUCE, Reduce, (const void *s, void *r, int n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c), (s, r, n, t, op, root, c))
-COUNT(REDUCE, Reduce_c, (const void *s, void *r, MPI_Count n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c),
-      (s, r, n, t, op, root, c))
-COUNT(REDUCE, Ireduce, (const void *s, void *r, int n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c, MPI_Request *q),
-      (s, r, n, t, op, root, c, q))
-COUNT(REDUCE, Ireduce_c, (const void *s, void *r, MPI_Count n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c, MPI_Request *q),
-      (s, r, n, t, op, root, c, q))
+#define REDUCTION(n, d) const void *s, void *r, n k, MPI_Datatype t, MPI_Op op, MPI_Comm c
+#define ROOTED_REDUCTION(n, d) const void *s, void *r, n k, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c
+#define DIVIDED_REDUCTION(n, d) const void *s, void *r, const n *ks, MPI_Datatype t, MPI_Op op, MPI_Comm c
+#define BROADCAST(n, d) void *b, n k, MPI_Datatype t, int root, MPI_Comm c
+#define EQUAL_PARTS(n, d) const void *s, n k, MPI_Datatype t, void *r, n j, MPI_Datatype u, MPI_Comm c
+#define EQUAL_PARTS_ROOTED(n, d) const void *s, n k, MPI_Datatype t, void *r, n j, MPI_Datatype u, int root, MPI_Comm c
+#define PARTS(n, d) const void *s, n k, MPI_Datatype t, void *r, const n *js, const d *at, MPI_Datatype u, MPI_Comm c
+#define PARTS_TO_ROOT(n, d)                                                                                                      \
+    const void *s, n k, MPI_Datatype t, void *r, const n *js, const d *at, MPI_Datatype u, int root, MPI_Comm c
+#define PARTS_FROM_ROOT(n, d)                                                                                                    \
+    const void *s, const n *ks, const d *at, MPI_Datatype t, void *r, n j, MPI_Datatype u, int root, MPI_Comm c
+#define PARTS_TO_ALL(n, d)                                                                                                       \
+    const void *s, const n *ks, const d *at, MPI_Datatype t, void *r, const n *js, const d *to, MPI_Datatype u, MPI_Comm c
+
+COUNT_ALL(ALLREDUCE, Allreduce, Iallreduce, REDUCTION, s, r, k, t, op, c)
+COUNT_ALL(SCAN, Scan, Iscan, REDUCTION, s, r, k, t, op, c)
+COUNT_ALL(EXSCAN, Exscan, Iexscan, REDUCTION, s, r, k, t, op, c)
+COUNT_ALL(OTHER, Reduce_scatter_block, Ireduce_scatter_block, REDUCTION, s, r, k, t, op, c)
+COUNT_ALL(REDUCE_SCATTER, Reduce_scatter, Ireduce_scatter, DIVIDED_REDUCTION, s, r, ks, t, op, c)
+COUNT_ALL(REDUCE, Reduce, Ireduce, ROOTED_REDUCTION, s, r, k, t, op, root, c)
+COUNT_ALL(BCAST, Bcast, Ibcast, BROADCAST, b, k, t, root, c)
+COUNT_ALL(ALLGATHER, Allgather, Iallgather, EQUAL_PARTS, s, k, t, r, j, u, c)
+COUNT_ALL(OTHER, Alltoall, Ialltoall, EQUAL_PARTS, s, k, t, r, j, u, c)
+COUNT_ALL(OTHER, Gather, Igather, EQUAL_PARTS_ROOTED, s, k, t, r, j, u, root, c)
+COUNT_ALL(OTHER, Scatter, Iscatter, EQUAL_PARTS_ROOTED, s, k, t, r, j, u, root, c)
+COUNT_ALL(ALLGATHERV, Allgatherv, Iallgatherv, PARTS, s, k, t, r, js, at, u, c)
+COUNT_ALL(GATHERV, Gatherv, Igatherv, PARTS_TO_ROOT, s, k, t, r, js, at, u, root, c)
+COUNT_ALL(SCATTERV, Scatterv, Iscatterv, PARTS_FROM_ROOT, s, ks, at, t, r, j, u, root, c)
+COUNT_ALL(ALLTOALLV, Alltoallv, Ialltoallv, PARTS_TO_ALL, s, ks, at, t, r, js, to, u, c)
 COUNT(BARRIER, Barrier, (MPI_Comm c), (c))
 COUNT(BARRIER, Ibarrier, (MPI_Comm c, MPI_Request *q), (c, q))
 COUNT(SEND, Send, (const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c), (b, n, t, to, tag, c))
@@ -47,9 +85,6 @@ COUNT(RECEIVE, Irecv_c, (void *b, MPI_Count n, MPI_Datatype t, int from, int tag
       (b, n, t, from, tag, c, q))
 COUNT(RECEIVE, Mrecv, (void *b, int n, MPI_Datatype t, MPI_Message *m, MPI_Status *s), (b, n, t, m, s))
 COUNT(RECEIVE, Imrecv, (void *b, int n, MPI_Datatype t, MPI_Message *m, MPI_Request *q), (b, n, t, m, q))
-COUNT(OTHER, Allgather, (const void *s, int n, MPI_Datatype t, void *r, int k, MPI_Datatype u, MPI_Comm c), (s, n, t, r, k, u, c))
-COUNT(OTHER, Iallgather, (const void *s, int n, MPI_Datatype t, void *r, int k, MPI_Datatype u, MPI_Comm c, MPI_Request *q),
-      (s, n, t, r, k, u, c, q))
 
 /* ---- */
 
@@ -93,6 +128,60 @@ static aj_tensor *run_isend_irecv(aj_tensor *x) {
     return aj_add(got, aj_wait(out));
 }
 
+/* Parts of unequal lengths, of which some are empty: rank r has r % 3 entries. */
+static int64_t length(void) {
+    return rank_id % 3;
+}
+
+static int64_t whole_length(void) {
+    int64_t n = 0;
+    for (int r = 0; r < rank_count; r++)
+        n += r % 3;
+    return n;
+}
+
+/* x repeated to a given number of rows. */
+static aj_tensor *rows(aj_tensor *x, int64_t n) {
+    return aj_broadcast_to(x, AJ_SHAPE(n, 4));
+}
+
+static aj_tensor *run_gather(aj_tensor *x) {
+    return aj_gather(rows(x, length()), 0, rank_count - 1, world);
+}
+
+static aj_tensor *run_allgather(aj_tensor *x) {
+    return aj_allgather(rows(x, length()), 0, world);
+}
+
+static aj_tensor *run_scatter(aj_tensor *x) {
+    return aj_scatter(rank_id == 0 ? rows(x, whole_length()) : x, 0, length(), 0, world);
+}
+
+static aj_tensor *run_alltoall(aj_tensor *x) {
+    return aj_alltoall(aj_reshape(rows(x, whole_length()), AJ_SHAPE(whole_length(), 2, 2)), 1, 0, length(), world);
+}
+
+static aj_tensor *run_alltoall_equal_axes(aj_tensor *x) {
+    return aj_alltoall(rows(x, length()), 0, 0, (rank_count - 1 - rank_id) % 3, world);
+}
+
+static aj_tensor *run_reduce_scatter(aj_tensor *x) {
+    return aj_reduce_scatter(rows(x, whole_length()), 0, length(), MPI_SUM, world);
+}
+
+static aj_tensor *run_scan(aj_tensor *x) {
+    return aj_scan(x, MPI_SUM, world);
+}
+
+static aj_tensor *run_exscan(aj_tensor *x) {
+    return aj_exscan(x, MPI_SUM, world);
+}
+
+static aj_tensor *run_sendrecv(aj_tensor *x) {
+    int left = left_of(rank_id, rank_count), right = right_of(rank_id, rank_count);
+    return aj_sendrecv(x, right, 0, aj_zeros(ctx, AJ_F64, AJ_SHAPE(4)), left, 0, world);
+}
+
 typedef struct expectation {
     const char *name;
     aj_tensor *(*run)(aj_tensor *x);
@@ -108,6 +197,15 @@ static const expectation expectations[] = {
     {"shared", run_shared, {0}, {[ALLREDUCE] = 1}},
     {"barrier", run_barrier, {[BARRIER] = 1}, {[BARRIER] = 1}},
     {"send and recv", run_send_recv, {[SEND] = 1, [RECEIVE] = 1}, {[SEND] = 1, [RECEIVE] = 1}},
+    {"gather", run_gather, {[ALLGATHER] = 1, [GATHERV] = 1}, {[SCATTERV] = 1}},
+    {"allgather", run_allgather, {[ALLGATHER] = 1, [ALLGATHERV] = 1}, {[REDUCE_SCATTER] = 1}},
+    {"scatter", run_scatter, {[ALLGATHER] = 1, [SCATTERV] = 1}, {[GATHERV] = 1}},
+    {"alltoall", run_alltoall, {[ALLGATHER] = 1, [ALLTOALLV] = 1}, {[ALLTOALLV] = 1}},
+    {"alltoall with equal axes", run_alltoall_equal_axes, {[ALLGATHER] = 1, [ALLTOALLV] = 1}, {[ALLTOALLV] = 1}},
+    {"reduce_scatter", run_reduce_scatter, {[ALLGATHER] = 1, [REDUCE_SCATTER] = 1}, {[ALLGATHERV] = 1}},
+    {"scan", run_scan, {[SCAN] = 1}, {[SCAN] = 1}},
+    {"exscan", run_exscan, {[EXSCAN] = 1}, {[EXSCAN] = 1}},
+    {"sendrecv", run_sendrecv, {[SEND] = 1, [RECEIVE] = 1}, {[SEND] = 1, [RECEIVE] = 1}},
     {"isend and irecv", run_isend_irecv, {[SEND] = 1, [RECEIVE] = 1}, {[SEND] = 1, [RECEIVE] = 1}}};
 
 static void check_counts(const char *name, const char *phase, const int *wanted) {
@@ -144,6 +242,8 @@ static void unrecorded(void) {
     aj_allreduce(whole, MPI_SUM, world);
     aj_send(whole, right_of(rank_id, rank_count), 0, world);
     aj_recv(whole, left_of(rank_id, rank_count), 0, world);
+    aj_allgather(whole, 0, world);
+    aj_scan(whole, MPI_SUM, world);
     CHECK_INT(aj_no_grad_begin(ctx), AJ_OK);
     aj_allreduce(a, MPI_SUM, world);
     CHECK_INT(aj_no_grad_end(ctx), AJ_OK);
