@@ -35,7 +35,8 @@ void aji_parts_release(aj_ctx *ctx, aji_parts *parts) {
 
 void aji_parts_close(aji_parts *parts) {
     for (int k = 0; k < parts->size; k++)
-        parts->first[k + 1] = parts->first[k] + parts->length[k];
+        if (__builtin_add_overflow(parts->first[k], parts->length[k], &parts->first[k + 1]))
+            parts->first[k + 1] = INT64_MAX; /* more than any tensor has */
 }
 
 void aji_axis_attr_free(aj_ctx *ctx, void *attr) {
@@ -46,9 +47,11 @@ void aji_axis_attr_free(aj_ctx *ctx, void *attr) {
 
 /* ---- the exchange ---- */
 
-aji_told *aji_tell(aji_call *c, int axis, int other_axis, int64_t numelem) {
+aji_told *aji_tell(aji_call *c, const aji_told *arguments) {
     const aji_meta *m = &c->in_meta[0];
-    aji_told mine = {.dtype = m->dtype, .ndim = m->ndim, .axis = axis, .other_axis = other_axis, .numelem = numelem};
+    aji_told mine = *arguments;
+    mine.dtype = m->dtype;
+    mine.ndim = m->ndim;
     memcpy(mine.shape, m->shape, (size_t)m->ndim * sizeof(int64_t));
     /* Not on `words`, where a rank in error may be met. */
     aji_told *all = aji_alloc(c->ctx, (size_t)c->comm->size * sizeof(*all));
@@ -66,53 +69,112 @@ void aji_told_free(const aji_call *c, aji_told *told) {
         aji_free(c->ctx, told, (size_t)c->comm->size * sizeof(*told));
 }
 
-static aj_status mismatch(const aji_call *c, aj_status status, const char *what, int rank, const char *there, const char *here) {
-    return aj_raise(c->ctx, status, "%s: rank 0 has %s %s, rank %d has %s; expected the same on all ranks", c->op->name, what,
-                    here, rank, there);
+/* ---- what was told ---- */
+
+static aj_status differ(const aji_call *c, const char *what, int rank, int64_t there, int64_t here) {
+    return aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank 0 has %s %lld, rank %d has %lld; expected the same on all ranks", c->op->name,
+                    what, (long long)here, rank, (long long)there);
 }
 
-static aj_status check_number(const aji_call *c, const char *what, int rank, int64_t there, int64_t here) {
-    return there == here
-               ? AJ_OK
-               : aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank 0 has %s %lld, rank %d has %lld; expected the same on all ranks",
-                          c->op->name, what, (long long)here, rank, (long long)there);
-}
-
-aj_status aji_check_told(const aji_call *c, const aji_told *told, unsigned free_axes) {
-    char a[160], b[160];
-    aj_status status = AJ_OK;
-    for (int k = 1; k < c->comm->size && status == AJ_OK; k++) {
+aj_status aji_check_told_root(const aji_call *c, const aji_told *told) {
+    for (int k = 1; k < c->comm->size; k++)
+        if (told[k].root != told[0].root)
+            return differ(c, "root", k, told[k].root, told[0].root);
+    for (int k = 1; k < c->comm->size; k++)
         if (told[k].dtype != told[0].dtype)
-            return mismatch(c, AJ_ERR_DTYPE, "dtype", k, aj_dtype_name((aj_dtype)told[k].dtype),
-                            aj_dtype_name((aj_dtype)told[0].dtype));
-        status = check_number(c, "axis", k, told[k].axis, told[0].axis);
-        if (status == AJ_OK)
-            status = check_number(c, "scatter axis", k, told[k].other_axis, told[0].other_axis);
-        bool fits = told[k].ndim == told[0].ndim;
-        for (int i = 0; fits && i < told[0].ndim; i++)
-            fits = (free_axes & (1u << i)) || told[k].shape[i] == told[0].shape[i];
-        if (status == AJ_OK && !fits)
-            return aj_raise(c->ctx, AJ_ERR_SHAPE,
-                            "%s: rank 0 has shape %s, rank %d has %s; expected equal ones but along the axis", c->op->name,
-                            aji_shape_text((int)told[0].ndim, told[0].shape, a), k,
-                            aji_shape_text((int)told[k].ndim, told[k].shape, b));
+            return aj_raise(c->ctx, AJ_ERR_DTYPE, "%s: rank 0 has %s, rank %d has %s; expected one dtype on all ranks",
+                            c->op->name, aj_dtype_name((aj_dtype)told[0].dtype), k, aj_dtype_name((aj_dtype)told[k].dtype));
+    return AJ_OK;
+}
+
+aj_status aji_check_told_axis(const aji_call *c, const aji_told *told, int ndim, bool other, int *axis) {
+    for (int k = 0; k < c->comm->size; k++) {
+        int its = (int)(other ? told[k].other_axis : told[k].axis);
+        aj_status status = aji_normalize_axis(c->ctx, c->op->name, ndim, &its);
+        if (status != AJ_OK)
+            return status;
+        if (k > 0 && its != *axis)
+            return differ(c, other ? "scatter axis" : "axis", k, its, *axis);
+        *axis = its;
     }
+    return AJ_OK;
+}
+
+static aj_status shapes_differ(const aji_call *c, const aji_told *told, int k) {
+    char a[160], b[160];
+    return aj_raise(c->ctx, AJ_ERR_SHAPE,
+                    "%s: rank 0 has shape %s, rank %d has %s; expected equal ones, up to the lengths along the axis", c->op->name,
+                    aji_shape_text((int)told[0].ndim, told[0].shape, a), k, aji_shape_text((int)told[k].ndim, told[k].shape, b));
+}
+
+aj_status aji_check_told_ndim(const aji_call *c, const aji_told *told) {
+    for (int k = 1; k < c->comm->size; k++)
+        if (told[k].ndim != told[0].ndim)
+            return shapes_differ(c, told, k);
+    return AJ_OK;
+}
+
+aj_status aji_check_told_shape(const aji_call *c, const aji_told *told, int free_axis) {
+    for (int k = 1; k < c->comm->size; k++)
+        for (int i = 0; i < told[0].ndim; i++)
+            if (i != free_axis && told[k].shape[i] != told[0].shape[i])
+                return shapes_differ(c, told, k);
+    return AJ_OK;
+}
+
+aj_status aji_parts_from_numelems(const aji_call *c, const aji_told *told, aji_parts *parts, int axis, int64_t whole) {
+    for (int k = 0; k < c->comm->size; k++) {
+        if (told[k].numelem < 0)
+            return aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d asks for numelem %lld; expected >= 0", c->op->name, k,
+                            (long long)told[k].numelem);
+        parts->length[k] = told[k].numelem;
+    }
+    aji_parts_close(parts);
+    int64_t wanted = parts->first[parts->size];
+    if (wanted != whole)
+        return aj_raise(
+            c->ctx, AJ_ERR_SHAPE,
+            "%s: the ranks ask for %lld entries along axis %d, there are %lld; expected the numelems to sum up to that",
+            c->op->name, (long long)wanted, axis, (long long)whole);
+    return AJ_OK;
+}
+
+aj_status aji_check_result(const aji_call *c, const aji_meta *meta) {
+    aji_meta checked;
+    return aji_meta_set(c->ctx, c->op->name, &checked, meta->dtype, meta->ndim, meta->shape);
+}
+
+static aj_status lengths_told(aji_call *c, const aji_told *told) {
+    aji_axis_attr *a = c->attr;
+    aj_status status = aji_check_told_root(c, told);
+    if (status == AJ_OK)
+        status = aji_check_told_ndim(c, told);
+    if (status == AJ_OK)
+        status = aji_check_told_axis(c, told, (int)told[0].ndim, false, &a->axis);
+    if (status == AJ_OK)
+        status = aji_check_told_shape(c, told, a->axis);
+    for (int k = 0; k < c->comm->size && status == AJ_OK; k++)
+        a->parts->length[k] = told[k].shape[a->axis];
+    if (status == AJ_OK)
+        aji_parts_close(a->parts);
     return status;
 }
 
 aj_status aji_exchange_lengths(aji_call *c) {
     aji_axis_attr *a = c->attr;
-    if (a->parts)
-        return AJ_OK;
-    a->parts = aji_parts_new(c->ctx, c->comm->size);
-    aji_told *told = a->parts ? aji_tell(c, a->axis, a->root, 0) : NULL;
-    aj_status status = told ? aji_check_told(c, told, 1u << a->axis) : aj_ctx_status(c->ctx);
-    for (int k = 0; k < c->comm->size && status == AJ_OK; k++)
-        a->parts->length[k] = told[k].shape[a->axis];
-    if (status == AJ_OK)
-        aji_parts_close(a->parts);
-    aji_told_free(c, told);
-    return status;
+    aj_status status = AJ_OK;
+    if (!a->parts) {
+        a->parts = aji_parts_new(c->ctx, c->comm->size);
+        aji_told *told = a->parts ? aji_tell(c, &(aji_told){.axis = a->axis, .root = a->root}) : NULL;
+        status = told ? lengths_told(c, told) : aj_ctx_status(c->ctx);
+        aji_told_free(c, told);
+    }
+    aji_meta *y = &c->out_meta[0]; /* the whole: what the root of a gather gets counts on all ranks */
+    *y = c->in_meta[0];
+    if (status != AJ_OK)
+        return status;
+    y->shape[a->axis] = a->parts->first[a->parts->size];
+    return aji_check_result(c, y);
 }
 
 /* ---- packing ---- */

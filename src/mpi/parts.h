@@ -27,17 +27,26 @@ typedef struct aji_axis_attr {
 } aji_axis_attr;
 void aji_axis_attr_free(aj_ctx *ctx, void *attr);
 
-/* What each rank tells the others of its operand. */
+/* What each rank tells the others of its operand and its arguments, as given. */
 typedef struct aji_told {
-    int64_t dtype, ndim, axis, other_axis, numelem, shape[AJ_MAX_NDIM];
+    int64_t dtype, ndim, axis, other_axis, root, numelem, shape[AJ_MAX_NDIM];
 } aji_told;
-/* Exchange it: one entry for each rank, to be freed with size * sizeof(aji_told). NULL raised. */
-aji_told *aji_tell(aji_call *c, int axis, int other_axis, int64_t numelem);
+/* Exchange it: one entry for each rank. NULL raised. */
+aji_told *aji_tell(aji_call *c, const aji_told *arguments);
 void aji_told_free(const aji_call *c, aji_told *told); /* NULL is fine */
-/* All ranks have the same dtype, the same number of axes, the same arguments axis and other_axis, and the same extents but along the axes of the mask (of a
- * normalised axis). Errors are alike on all ranks. */
-aj_status aji_check_told(const aji_call *c, const aji_told *told, unsigned free_axes);
 
+/* The checks of what was told. All ranks see the same, so errors are alike on all of them. */
+/* The same root and dtype everywhere. */
+aj_status aji_check_told_root(const aji_call *c, const aji_told *told);
+/* The same axis everywhere, counted from either end of ndim axes: *axis, normalised. other: of other_axis. */
+aj_status aji_check_told_axis(const aji_call *c, const aji_told *told, int ndim, bool other, int *axis);
+/* The same number of axes, and of entries along them, except along `free_axis` (-1: none). */
+aj_status aji_check_told_ndim(const aji_call *c, const aji_told *told);
+aj_status aji_check_told_shape(const aji_call *c, const aji_told *told, int free_axis);
+/* The numelems as parts: each >= 0, together `whole`. */
+aj_status aji_parts_from_numelems(const aji_call *c, const aji_told *told, aji_parts *parts, int axis, int64_t whole);
+/* A result that one of the ranks will have can be addressed. */
+aj_status aji_check_result(const aji_call *c, const aji_meta *meta);
 /* gather, allgather: make the attr's parts from the operands' lengths along the axis, unless they are known. */
 aj_status aji_exchange_lengths(aji_call *c);
 

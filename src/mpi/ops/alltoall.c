@@ -18,35 +18,47 @@ static void attr_free(aj_ctx *ctx, void *at) {
     aji_parts_release(ctx, a->scatter);
 }
 
+/* What each rank will have can be addressed. */
+static aj_status check_results(const aji_call *c) {
+    const attr *a = c->attr;
+    aj_status status = AJ_OK;
+    for (int k = 0; k < c->comm->size && status == AJ_OK; k++) {
+        aji_meta y = c->in_meta[0];
+        y.shape[a->gather_axis] = a->gather->first[c->comm->size];
+        y.shape[a->scatter_axis] = a->scatter->length[k];
+        status = aji_check_result(c, &y);
+    }
+    return status;
+}
+
 static aj_status check_told(aji_call *c, const aji_told *told) {
     attr *a = c->attr;
-    aj_status status = aji_check_told(c, told, 1u << a->gather_axis);
-    for (int k = 0; k < c->comm->size && status == AJ_OK; k++) {
-        a->gather->length[k] = told[k].shape[a->gather_axis];
-        a->scatter->length[k] = told[k].numelem;
-        if (told[k].numelem < 0)
-            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d asks for numelem %lld; expected >= 0", c->op->name, k,
-                              (long long)told[k].numelem);
-    }
+    int ndim = (int)told[0].ndim;
+    aj_status status = aji_check_told_root(c, told);
+    if (status == AJ_OK)
+        status = aji_check_told_ndim(c, told);
+    if (status == AJ_OK)
+        status = aji_check_told_axis(c, told, ndim, false, &a->gather_axis);
+    if (status == AJ_OK)
+        status = aji_check_told_axis(c, told, ndim, true, &a->scatter_axis);
+    if (status == AJ_OK)
+        status = aji_check_told_shape(c, told, a->gather_axis);
     if (status != AJ_OK)
         return status;
+    for (int k = 0; k < c->comm->size; k++)
+        a->gather->length[k] = told[k].shape[a->gather_axis];
     aji_parts_close(a->gather);
-    aji_parts_close(a->scatter);
-    int64_t wanted = a->scatter->first[c->comm->size];
-    int64_t there = a->gather_axis == a->scatter_axis ? a->gather->first[c->comm->size] : told[0].shape[a->scatter_axis];
-    if (wanted != there)
-        return aj_raise(
-            c->ctx, AJ_ERR_SHAPE,
-            "%s: the ranks ask for %lld entries along axis %d, there are %lld; expected the numelems to sum up to that",
-            c->op->name, (long long)wanted, a->scatter_axis, (long long)there);
-    return AJ_OK;
+    int64_t whole = a->gather_axis == a->scatter_axis ? a->gather->first[c->comm->size] : told[0].shape[a->scatter_axis];
+    status = aji_parts_from_numelems(c, told, a->scatter, a->scatter_axis, whole);
+    return status == AJ_OK ? check_results(c) : status;
 }
 
 static aj_status exchange(aji_call *c) {
     attr *a = c->attr;
     a->gather = aji_parts_new(c->ctx, c->comm->size);
     a->scatter = a->gather ? aji_parts_new(c->ctx, c->comm->size) : NULL;
-    aji_told *told = a->scatter ? aji_tell(c, a->gather_axis, a->scatter_axis, a->numelem) : NULL;
+    aji_told mine = {.axis = a->gather_axis, .other_axis = a->scatter_axis, .numelem = a->numelem};
+    aji_told *told = a->scatter ? aji_tell(c, &mine) : NULL;
     aj_status status = told ? check_told(c, told) : aj_ctx_status(c->ctx);
     aji_told_free(c, told);
     return status;
@@ -56,13 +68,9 @@ static aj_status infer(aji_call *c) {
     attr *a = c->attr;
     aji_meta *y = &c->out_meta[0];
     *y = c->in_meta[0];
-    aj_status status = aji_normalize_axis(c->ctx, c->op->name, y->ndim, &a->gather_axis);
-    if (status == AJ_OK)
-        status = aji_normalize_axis(c->ctx, c->op->name, y->ndim, &a->scatter_axis);
-    if (status != AJ_OK || c->comm->size == 0)
-        return status;
-    if (!a->gather)
-        status = exchange(c);
+    if (c->comm->size == 0)
+        return AJ_OK;
+    aj_status status = a->gather ? AJ_OK : exchange(c);
     if (status != AJ_OK)
         return status;
     y->shape[a->gather_axis] = a->gather->first[a->gather->size];

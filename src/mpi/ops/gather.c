@@ -4,13 +4,11 @@
 static aj_status infer(aji_call *c) {
     aji_axis_attr *a = c->attr;
     aj_status status = aji_check_root(c, a->root);
-    if (status == AJ_OK)
-        status = aji_normalize_axis(c->ctx, c->op->name, c->in_meta[0].ndim, &a->axis);
     if (status != AJ_OK || c->comm->size == 0)
         return status;
     status = aji_exchange_lengths(c);
-    if (status == AJ_OK)
-        c->out_meta[0].shape[a->axis] = c->comm->rank == a->root ? a->parts->first[a->parts->size] : 0;
+    if (status == AJ_OK && c->comm->rank != a->root)
+        c->out_meta[0].shape[a->axis] = 0;
     return status;
 }
 

@@ -7,34 +7,24 @@
 
 static aj_status check_told(aji_call *c, const aji_told *told) {
     aji_axis_attr *a = c->attr;
-    aj_status status = aji_check_told(c, told, 0);
-    for (int k = 0; k < c->comm->size && status == AJ_OK; k++) {
-        a->parts->length[k] = told[k].numelem;
-        if (told[k].numelem < 0)
-            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d asks for numelem %lld; expected >= 0", c->op->name, k,
-                              (long long)told[k].numelem);
-    }
-    if (status != AJ_OK)
-        return status;
-    aji_parts_close(a->parts);
-    if (a->parts->first[c->comm->size] != c->in_meta[0].shape[a->axis])
-        return aj_raise(
-            c->ctx, AJ_ERR_SHAPE,
-            "%s: the ranks ask for %lld entries along axis %d, which has %lld; expected the numelems to sum up to that",
-            c->op->name, (long long)a->parts->first[c->comm->size], a->axis, (long long)c->in_meta[0].shape[a->axis]);
-    return AJ_OK;
+    aj_status status = aji_check_told_root(c, told);
+    if (status == AJ_OK)
+        status = aji_check_told_ndim(c, told);
+    if (status == AJ_OK)
+        status = aji_check_told_axis(c, told, (int)told[0].ndim, false, &a->axis);
+    if (status == AJ_OK)
+        status = aji_check_told_shape(c, told, -1);
+    return status == AJ_OK ? aji_parts_from_numelems(c, told, a->parts, a->axis, told[0].shape[a->axis]) : status;
 }
 
 static aj_status infer(aji_call *c) {
     aji_axis_attr *a = c->attr;
     aj_status status = aji_check_reduction(c, a->op, true);
-    if (status == AJ_OK)
-        status = aji_normalize_axis(c->ctx, c->op->name, c->in_meta[0].ndim, &a->axis);
     if (status != AJ_OK || c->comm->size == 0)
         return status;
     if (!a->parts) {
         a->parts = aji_parts_new(c->ctx, c->comm->size);
-        aji_told *told = a->parts ? aji_tell(c, a->axis, 0, a->numelem) : NULL;
+        aji_told *told = a->parts ? aji_tell(c, &(aji_told){.axis = a->axis, .numelem = a->numelem}) : NULL;
         status = told ? check_told(c, told) : aj_ctx_status(c->ctx);
         aji_told_free(c, told);
     }

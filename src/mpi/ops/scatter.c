@@ -6,46 +6,24 @@
 
 #include "mpi/parts.h"
 
-/* The root's shape, axis and dtype count; the numelems of all ranks make the parts. */
+/* The root's shape counts; the numelems of all ranks make the parts. */
 static aj_status check_told(aji_call *c, const aji_told *told) {
     aji_axis_attr *a = c->attr;
+    aj_status status = aji_check_told_root(c, told);
+    if (status != AJ_OK)
+        return status;
     const aji_told *root = &told[a->root];
     aji_meta *y = &c->out_meta[0];
     *y = (aji_meta){.dtype = (aj_dtype)root->dtype, .ndim = (int)root->ndim};
     memcpy(y->shape, root->shape, sizeof(y->shape));
-    a->axis = (int)root->axis;
-    aj_status status = aji_normalize_axis(c->ctx, c->op->name, y->ndim, &a->axis);
-    for (int k = 0; k < c->comm->size && status == AJ_OK; k++) {
-        if (told[k].dtype != root->dtype)
-            status = aj_raise(c->ctx, AJ_ERR_DTYPE, "%s: rank %d passes %s, the root %s; expected one dtype", c->op->name, k,
-                              aj_dtype_name((aj_dtype)told[k].dtype), aj_dtype_name((aj_dtype)root->dtype));
-        else if (told[k].other_axis != root->other_axis)
-            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d says root %lld, rank %d says %lld; expected the same on all ranks",
-                              c->op->name, k, (long long)told[k].other_axis, a->root, (long long)root->other_axis);
-        else if (told[k].axis != root->axis)
-            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d says axis %lld, the root %lld; expected the same on all ranks",
-                              c->op->name, k, (long long)told[k].axis, (long long)root->axis);
-        else if (told[k].numelem < 0)
-            status = aj_raise(c->ctx, AJ_ERR_ARG, "%s: rank %d asks for numelem %lld; expected >= 0", c->op->name, k,
-                              (long long)told[k].numelem);
-        else
-            a->parts->length[k] = told[k].numelem;
-    }
-    if (status != AJ_OK)
-        return status;
-    aji_parts_close(a->parts);
-    if (a->parts->first[c->comm->size] != y->shape[a->axis])
-        return aj_raise(
-            c->ctx, AJ_ERR_SHAPE,
-            "%s: the ranks ask for %lld entries along axis %d, the root has %lld; expected the numelems to sum up to that",
-            c->op->name, (long long)a->parts->first[c->comm->size], a->axis, (long long)y->shape[a->axis]);
-    return AJ_OK;
+    status = aji_check_told_axis(c, told, y->ndim, false, &a->axis);
+    return status == AJ_OK ? aji_parts_from_numelems(c, told, a->parts, a->axis, y->shape[a->axis]) : status;
 }
 
 static aj_status exchange(aji_call *c) {
     aji_axis_attr *a = c->attr;
     a->parts = aji_parts_new(c->ctx, c->comm->size);
-    aji_told *told = a->parts ? aji_tell(c, a->axis, a->root, a->numelem) : NULL;
+    aji_told *told = a->parts ? aji_tell(c, &(aji_told){.axis = a->axis, .root = a->root, .numelem = a->numelem}) : NULL;
     aj_status status = told ? check_told(c, told) : aj_ctx_status(c->ctx);
     aji_told_free(c, told);
     return status;
