@@ -138,7 +138,41 @@ static void default_grace(void) {
     shape();
 }
 
+/* ---- calls that do not match: nobody is in error, and everybody waits, until the time limit ---- */
+
+static void left_early(void) {
+    if (rank == 0)
+        aj_comm_destroy(&world);
+    else
+        aj_allreduce(zeros(2), MPI_SUM, world);
+}
+
+/* Rank 1 waits for a message from rank 0, which waits in a collective. */
+static void no_such_message(void) {
+    if (rank == 1)
+        aj_recv(zeros(2), 0, 5, world);
+    else
+        aj_barrier(world);
+}
+
 /* ---- ends well ---- */
+
+/* A receive that nobody sends to, on all ranks alike, is an error on all, and the program goes on. */
+static void nobody_sends(void) {
+    aj_recv(zeros(2), MPI_ANY_SOURCE, 5, world);
+    if (aj_ctx_status(ctx) != AJ_ERR_PEER || !strstr(aj_ctx_error(ctx), "MPI_ANY_SOURCE"))
+        MPI_Abort(MPI_COMM_WORLD, 7);
+    aj_ctx_clear_error(ctx);
+    aj_tensor *one = aj_ones(ctx, AJ_F64, AJ_SHAPE(1));
+    if (aj_item(aj_allreduce(one, MPI_SUM, world)) != size)
+        MPI_Abort(MPI_COMM_WORLD, 7);
+    aj_send(one, rank, 5, world); /* the receive that was given up must not take it */
+    if (aj_item(aj_recv(zeros(1), rank, 5, world)) != 1)
+        MPI_Abort(MPI_COMM_WORLD, 7);
+    aj_comm_destroy(&world);
+    if (aj_ctx_destroy(&ctx) != AJ_OK)
+        MPI_Abort(MPI_COMM_WORLD, 7);
+}
 
 static void no_error(void) {
     communicate();
@@ -173,6 +207,9 @@ static const struct {
              {"wrong-root", wrong_root},
              {"no-wait-at-destroy", no_wait_at_destroy},
              {"default-grace", default_grace},
+             {"left-early", left_early},
+             {"no-such-message", no_such_message},
+             {"nobody-sends", nobody_sends},
              {"no-error", no_error},
              {"error-on-all", error_on_all},
              {"cleared-alone", cleared_alone}};
@@ -206,7 +243,7 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     bool patient = argc == 2 && strcmp(argv[1], "default-grace") == 0;
-    aj_ctx_opts opts = {.size = sizeof opts, .grace = patient ? 0 : 0.5};
+    aj_ctx_opts opts = {.size = sizeof opts, .grace = patient ? 0 : 0.5, .timeout = patient ? 0 : 1.5};
     if (argc != 2 || aj_ctx_create(&ctx, &opts) != AJ_OK)
         MPI_Abort(MPI_COMM_WORLD, 8);
     world = aj_comm_create(ctx, MPI_COMM_WORLD);

@@ -33,6 +33,17 @@ static void expect_end(const char *name, const char *operation, const char *also
     }
 }
 
+/* The time limit ends the job. All ranks reach it at once, so whose message comes out is not known. */
+static void expect_time_limit(const char *name) {
+    for (int ranks = 2; ranks <= 5; ranks++) {
+        run_result run = run_ranks(ranks, SOON, "mpi_alone", (const char *const[]){name, NULL});
+        cr_expect(!run.timed_out && run.status != 0 && strstr(run.output, "waited 1.5 s") && strstr(run.output, "ADJOIN_TIMEOUT"),
+                  "mpi_alone %s on %d ranks: %s after %.1f s, exit status %d; output:\n%s", name, ranks,
+                  run.timed_out ? "killed" : "ended", run.seconds, run.status, run.output);
+        run_free(&run);
+    }
+}
+
 static void expect_well(const char *name) {
     for (int ranks = 1; ranks <= 5; ranks += 2) {
         run_result run = run_ranks(ranks, SOON, "mpi_alone", (const char *const[]){name, NULL});
@@ -87,6 +98,18 @@ Test(mpi_alone, no_wait_at_destroy) {
 
 Test(mpi_alone, default_grace) {
     expect_end("default-grace", "aj_add", "");
+}
+
+Test(mpi_alone, left_early) {
+    expect_time_limit("left-early");
+}
+
+Test(mpi_alone, no_such_message) {
+    expect_time_limit("no-such-message");
+}
+
+Test(mpi_alone, nobody_sends) {
+    expect_well("nobody-sends");
 }
 
 Test(mpi_alone, no_error) {

@@ -133,8 +133,11 @@ aj_status aj_agree(aj_comm *comm) {
     if (!comm)
         return AJ_ERR_ARG;
     aji_mpi_of(comm->ctx)->last = comm;
-    if (comm->size <= 1)
+    if (comm->size <= 1) {
+        if (comm->size == 1 && aj_ctx_status(comm->ctx) != AJ_OK && !is_known(comm))
+            settle(comm);
         return aj_ctx_status(comm->ctx);
+    }
     const char *before = aji_ctx_enter(comm->ctx, "aj_agree");
     outcome o = run_round(comm, AGREE);
     aji_ctx_enter(comm->ctx, before);
