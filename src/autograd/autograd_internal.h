@@ -125,7 +125,6 @@ bool aji_is_param(const aj_tensor *t);
 /* ---- nodes and recordings, for src/mpi ---- */
 void *aji_node_attr(aji_node *node);
 const aji_op *aji_node_op(const aji_node *node);
-aj_comm *aji_node_comm(const aji_node *node);
 int64_t aji_sweep_count(const aji_sweep *sweep); /* nodes in the sweep's range */
 aji_node *aji_sweep_node(const aji_sweep *sweep,
                          int64_t i); /* in creation order; only those that will be visited have aji_sweep_visits */

@@ -145,7 +145,3 @@ void *aji_node_attr(aji_node *node) {
 const aji_op *aji_node_op(const aji_node *node) {
     return node->op;
 }
-
-aj_comm *aji_node_comm(const aji_node *node) {
-    return node->comm;
-}

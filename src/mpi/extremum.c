@@ -95,7 +95,7 @@ aji_value *aji_pairs_split(const aji_pairs *p, aji_value *y) {
 
 aj_tensor *aji_constant_on(aji_value *v, aj_device device) {
     aji_value *there = aji_value_on(v, device);
-    return there ? aji_tensor_wrap(there, "winner") : NULL;
+    return there ? aji_tensor_wrap(there, "aj_allreduce") : NULL;
 }
 
 aj_tensor *aji_for_winner(const aji_call *c, aj_tensor *g, aj_tensor *winner) {

@@ -81,10 +81,6 @@ aj_scope *aji_scope_parent(const aj_scope *scope) {
     return scope->parent;
 }
 
-aj_ctx *aji_scope_ctx(const aj_scope *scope) {
-    return scope->ctx;
-}
-
 void *aji_scope_mark(aj_scope *scope, aji_slot slot) {
     return scope->mark[slot];
 }

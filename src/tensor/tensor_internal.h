@@ -119,7 +119,6 @@ void aji_ctx_replace_error(aj_ctx *ctx, aj_status status, const char *format, ..
 int64_t aji_ctx_error_epoch(const aj_ctx *ctx); /* counts clear_error calls: tells one error episode from the next */
 aj_scope *aji_ctx_scope(const aj_ctx *ctx);     /* the innermost open scope */
 aj_scope *aji_scope_parent(const aj_scope *scope);
-aj_ctx *aji_scope_ctx(const aj_scope *scope);
 void *aji_scope_mark(aj_scope *scope, aji_slot slot); /* the room that scope_mark was given */
 
 /* ---- elementwise programs: run by the one executor ---- */
