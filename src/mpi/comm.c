@@ -25,9 +25,9 @@ static int finish(int code, MPI_Request *request) {
     return code == MPI_SUCCESS ? aji_mpi_wait(true, request, MPI_STATUS_IGNORE, -1, NULL) : code;
 }
 
-static int largest(MPI_Comm comm, int n, int *values) {
+static int largest(MPI_Comm comm, int n, double *values) {
     MPI_Request request;
-    return finish(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_INT, MPI_MAX, comm, &request), &request);
+    return finish(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_MAX, comm, &request), &request);
 }
 
 /* Cores that the ranks of this machine may use between them: each may be bound to one of its own. */
@@ -42,34 +42,32 @@ static int cores_together(MPI_Comm comm, cpu_set_t *mine, int *ranks) {
     return CPU_COUNT(&all);
 }
 
-/* Do ranks outnumber cores anywhere? The launcher's word and this process' own cores settle it, unless some process is bound to a part of them. */
-static int agree_on_yielding(aj_comm *comm) {
+/* How to wait, alike on all ranks: with a time limit? Do ranks outnumber cores anywhere? The launcher's word and this process' own cores settle that, unless
+ * some process is bound to a part of them. And have all ranks got this far? */
+static int agree_on_waiting(aj_comm *comm, bool *failed) {
     cpu_set_t mine;
     CPU_ZERO(&mine);
     sched_getaffinity(0, sizeof(mine), &mine);
-    int told = launched_here(), cores = CPU_COUNT(&mine), ranks = told;
-    int must_look = told == 0 || cores < sysconf(_SC_NPROCESSORS_ONLN);
-    int code = largest(comm->words, 1, &must_look);
-    if (must_look && code == MPI_SUCCESS)
+    int ranks = launched_here(), cores = CPU_COUNT(&mine);
+    bool must_look = ranks == 0 || cores < sysconf(_SC_NPROCESSORS_ONLN);
+    double first[] = {must_look, *failed, aji_ctx_timeout(comm->ctx)};
+    int code = largest(comm->words, 3, first);
+    if (code != MPI_SUCCESS)
+        return code;
+    if (first[0] > 0)
         cores = cores_together(comm->words, &mine, &ranks);
-    int crowded = ranks > cores;
-    if (code == MPI_SUCCESS)
-        code = largest(comm->words, 1, &crowded);
-    comm->yields = crowded;
-    double timeout = aji_ctx_timeout(comm->ctx);
-    MPI_Request request;
-    if (code == MPI_SUCCESS)
-        code = finish(MPI_Iallreduce(MPI_IN_PLACE, &timeout, 1, MPI_DOUBLE, MPI_MAX, comm->words, &request), &request);
-    comm->timeout = timeout > 0 ? timeout : -1;
-    comm->polls = crowded || timeout > 0;
+    double crowded = ranks > cores;
+    code = largest(comm->words, 1, &crowded);
+    *failed = first[1] > 0;
+    comm->timeout = first[2] > 0 ? first[2] : -1;
+    comm->yields = crowded > 0;
+    comm->polls = comm->yields || comm->timeout > 0;
     return code;
 }
 
-/* All ranks must have got this far. */
 static aj_status agree_at_creation(aj_comm *comm, aj_status mine) {
-    int failed = mine != AJ_OK, code = agree_on_yielding(comm);
-    if (code == MPI_SUCCESS)
-        code = largest(comm->words, 1, &failed);
+    bool failed = mine != AJ_OK;
+    int code = agree_on_waiting(comm, &failed);
     if (mine == AJ_OK && code == MPI_SUCCESS && failed)
         return aj_raise(comm->ctx, AJ_ERR_PEER,
                         "aj_comm_create: another rank failed to create this communicator; its message is on that rank");

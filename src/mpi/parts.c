@@ -107,19 +107,31 @@ static aj_status shapes_differ(const aji_call *c, const aji_told *told, int k) {
                     aji_shape_text((int)told[0].ndim, told[0].shape, a), k, aji_shape_text((int)told[k].ndim, told[k].shape, b));
 }
 
-aj_status aji_check_told_ndim(const aji_call *c, const aji_told *told) {
+static aj_status check_ndim(const aji_call *c, const aji_told *told) {
     for (int k = 1; k < c->comm->size; k++)
         if (told[k].ndim != told[0].ndim)
             return shapes_differ(c, told, k);
     return AJ_OK;
 }
 
-aj_status aji_check_told_shape(const aji_call *c, const aji_told *told, int free_axis) {
+static aj_status check_extents(const aji_call *c, const aji_told *told, int free_axis) {
     for (int k = 1; k < c->comm->size; k++)
         for (int i = 0; i < told[0].ndim; i++)
             if (i != free_axis && told[k].shape[i] != told[0].shape[i])
                 return shapes_differ(c, told, k);
     return AJ_OK;
+}
+
+aj_status aji_check_told(const aji_call *c, const aji_told *told, bool lengths_alike, int *axis, int *other_axis) {
+    int ndim = (int)told[0].ndim;
+    aj_status status = aji_check_told_root(c, told);
+    if (status == AJ_OK)
+        status = check_ndim(c, told);
+    if (status == AJ_OK)
+        status = aji_check_told_axis(c, told, ndim, false, axis);
+    if (status == AJ_OK && other_axis)
+        status = aji_check_told_axis(c, told, ndim, true, other_axis);
+    return status == AJ_OK ? check_extents(c, told, lengths_alike ? -1 : *axis) : status;
 }
 
 aj_status aji_parts_from_numelems(const aji_call *c, const aji_told *told, aji_parts *parts, int axis, int64_t whole) {
@@ -146,13 +158,7 @@ aj_status aji_check_result(const aji_call *c, const aji_meta *meta) {
 
 static aj_status lengths_told(aji_call *c, const aji_told *told) {
     aji_axis_attr *a = c->attr;
-    aj_status status = aji_check_told_root(c, told);
-    if (status == AJ_OK)
-        status = aji_check_told_ndim(c, told);
-    if (status == AJ_OK)
-        status = aji_check_told_axis(c, told, (int)told[0].ndim, false, &a->axis);
-    if (status == AJ_OK)
-        status = aji_check_told_shape(c, told, a->axis);
+    aj_status status = aji_check_told(c, told, false, &a->axis, NULL);
     for (int k = 0; k < c->comm->size && status == AJ_OK; k++)
         a->parts->length[k] = told[k].shape[a->axis];
     if (status == AJ_OK)

@@ -40,9 +40,8 @@ void aji_told_free(const aji_call *c, aji_told *told); /* NULL is fine */
 aj_status aji_check_told_root(const aji_call *c, const aji_told *told);
 /* The same axis everywhere, counted from either end of ndim axes: *axis, normalised. other: of other_axis. */
 aj_status aji_check_told_axis(const aji_call *c, const aji_told *told, int ndim, bool other, int *axis);
-/* The same number of axes, and of entries along them, except along `free_axis` (-1: none). */
-aj_status aji_check_told_ndim(const aji_call *c, const aji_told *told);
-aj_status aji_check_told_shape(const aji_call *c, const aji_told *told, int free_axis);
+/* All operands alike: root, dtype, number of axes, the axis (and the other one, unless NULL), and the extents, along the axis only if lengths_alike. */
+aj_status aji_check_told(const aji_call *c, const aji_told *told, bool lengths_alike, int *axis, int *other_axis);
 /* The numelems as parts: each >= 0, together `whole`. */
 aj_status aji_parts_from_numelems(const aji_call *c, const aji_told *told, aji_parts *parts, int axis, int64_t whole);
 /* A result that one of the ranks will have can be addressed. */

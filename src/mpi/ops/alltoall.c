@@ -33,16 +33,7 @@ static aj_status check_results(const aji_call *c) {
 
 static aj_status check_told(aji_call *c, const aji_told *told) {
     attr *a = c->attr;
-    int ndim = (int)told[0].ndim;
-    aj_status status = aji_check_told_root(c, told);
-    if (status == AJ_OK)
-        status = aji_check_told_ndim(c, told);
-    if (status == AJ_OK)
-        status = aji_check_told_axis(c, told, ndim, false, &a->gather_axis);
-    if (status == AJ_OK)
-        status = aji_check_told_axis(c, told, ndim, true, &a->scatter_axis);
-    if (status == AJ_OK)
-        status = aji_check_told_shape(c, told, a->gather_axis);
+    aj_status status = aji_check_told(c, told, false, &a->gather_axis, &a->scatter_axis);
     if (status != AJ_OK)
         return status;
     for (int k = 0; k < c->comm->size; k++)

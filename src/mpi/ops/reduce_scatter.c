@@ -7,13 +7,7 @@
 
 static aj_status check_told(aji_call *c, const aji_told *told) {
     aji_axis_attr *a = c->attr;
-    aj_status status = aji_check_told_root(c, told);
-    if (status == AJ_OK)
-        status = aji_check_told_ndim(c, told);
-    if (status == AJ_OK)
-        status = aji_check_told_axis(c, told, (int)told[0].ndim, false, &a->axis);
-    if (status == AJ_OK)
-        status = aji_check_told_shape(c, told, -1);
+    aj_status status = aji_check_told(c, told, true, &a->axis, NULL);
     return status == AJ_OK ? aji_parts_from_numelems(c, told, a->parts, a->axis, told[0].shape[a->axis]) : status;
 }
 
