@@ -62,6 +62,9 @@ typedef struct aj_ctx_opts {
     int disable_pool; /* nonzero: give memory back at once, so that a memory checker sees each block; also ADJOIN_POOL=0 */
     /* seconds that a communication waits for other ranks before it is an error; 0: ADJOIN_TIMEOUT or no limit. The largest of a communicator's ranks counts */
     double timeout;
+    /* nonzero: before each communication the ranks compare what they do, and an error on one becomes an error on all (docs/checked-mode.md); 0: as
+     * ADJOIN_CHECK says. The time limit is 60 s then, unless another is given. A communicator is checked if one of its ranks is */
+    int checked;
 } aj_ctx_opts;
 
 typedef enum aj_stat {

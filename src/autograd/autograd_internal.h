@@ -129,6 +129,8 @@ int64_t aji_sweep_count(const aji_sweep *sweep); /* nodes in the sweep's range *
 aji_node *aji_sweep_node(const aji_sweep *sweep,
                          int64_t i); /* in creation order; only those that will be visited have aji_sweep_visits */
 bool aji_sweep_visits(const aji_sweep *sweep, int64_t i);
+aj_comm *aji_node_comm(const aji_node *node);
+bool aji_sweep_reached_only(const aji_sweep *sweep); /* AJ_REACHED */
 bool aji_sweep_creates_graph(const aji_sweep *sweep);
 bool aji_sweep_transposes(const aji_sweep *sweep); /* the second sweep of aj_jvp: its seeds are tangents */
 
@@ -139,6 +141,8 @@ typedef struct aji_comm_hooks {
     aj_ctx *(*ctx)(const aj_comm *comm);
     /* This rank is in error and would communicate now: wait for the others (all in error: return) or end the job. comm may be NULL: any. */
     void (*gate)(aj_ctx *ctx, aj_comm *comm);
+    /* In checked mode: does every rank of the call's communicator make it? Raises where not. Before a custom operation communicates. */
+    aj_status (*compare)(const aji_call *c);
     aj_status (*sweep_begin)(aj_ctx *ctx, aji_sweep *sweep);
     aj_status (*sweep_end)(aj_ctx *ctx, aji_sweep *sweep, aj_status status); /* completes or abandons what is under way */
     /* The operation of a request that was not waited for, such as "aj_isend to 1, tag 0"; NULL: none is open. Calls that begin, end or differentiate a

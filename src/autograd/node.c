@@ -142,6 +142,10 @@ void *aji_node_attr(aji_node *node) {
     return node->attr;
 }
 
+aj_comm *aji_node_comm(const aji_node *node) {
+    return node->comm;
+}
+
 const aji_op *aji_node_op(const aji_node *node) {
     return node->op;
 }

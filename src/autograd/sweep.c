@@ -45,6 +45,10 @@ bool aji_sweep_creates_graph(const aji_sweep *sweep) {
     return sweep->spec->flags & AJ_CREATE_GRAPH;
 }
 
+bool aji_sweep_reached_only(const aji_sweep *sweep) {
+    return sweep->spec->flags & AJ_REACHED;
+}
+
 bool aji_sweep_transposes(const aji_sweep *sweep) {
     return sweep->spec->flags & AJI_TRANSPOSE;
 }

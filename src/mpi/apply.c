@@ -1,21 +1,30 @@
 /*
  * What all communication operations share: entry, checks alike on all ranks, host memory.
  */
-#include "mpi/comm_internal.h"
+#include "mpi/checked.h"
 
-/* Before any communication call; false with an error, after the gate. */
-static bool enter(const aji_op *op, aj_tensor *x, aj_comm *comm) {
-    if (!comm) {
-        if (x) {
-            aj_raise(aj_tensor_ctx(x), AJ_ERR_ARG, "%s: the communicator is NULL; expected one made by aj_comm_create", op->name);
-            aji_gate(aj_tensor_ctx(x), NULL);
-        }
-        return false;
-    }
+static bool begin(aj_comm *comm, const char *op) {
     aji_mpi *mpi = aji_mpi_of(comm->ctx);
     mpi->last = comm;
     aji_message_progress(mpi);
-    return true;
+    return !comm->checked || aj_ctx_status(comm->ctx) != AJ_OK || aji_checked_enter(comm, op);
+}
+
+bool aji_comm_enter(aj_comm *comm, const char *op) {
+    if (comm->timeout > 0)
+        aji_recent_add(aji_mpi_of(comm->ctx), "%s", op);
+    return begin(comm, op);
+}
+
+/* Before any communication call on an operand; false with an error, after the gate. */
+static bool enter(const aji_op *op, aj_tensor *x, aj_comm *comm) {
+    if (comm) /* of a message, its start notes more */
+        return aji_is_message(op) ? begin(comm, op->name) : aji_comm_enter(comm, op->name);
+    if (x) {
+        aj_raise(aj_tensor_ctx(x), AJ_ERR_ARG, "%s: the communicator is NULL; expected one made by aj_comm_create", op->name);
+        aji_gate(aj_tensor_ctx(x), NULL);
+    }
+    return false;
 }
 
 aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm) {
@@ -50,6 +59,14 @@ static const struct {
 } reductions[] = {{MPI_SUM, "MPI_SUM"},   {MPI_MAX, "MPI_MAX"},  {MPI_MIN, "MPI_MIN"},   {MPI_PROD, "MPI_PROD"},
                   {MPI_LAND, "MPI_LAND"}, {MPI_LOR, "MPI_LOR"},  {MPI_LXOR, "MPI_LXOR"}, {MPI_BAND, "MPI_BAND"},
                   {MPI_BOR, "MPI_BOR"},   {MPI_BXOR, "MPI_BXOR"}};
+
+const char *aji_reduction_name(const aj_ctx *ctx, MPI_Op op) {
+    const aji_mpi *mpi = aji_mpi_of(ctx);
+    for (size_t i = 0; i < sizeof(reductions) / sizeof(*reductions); i++)
+        if (reductions[i].op == op)
+            return reductions[i].name;
+    return op == mpi->max ? "MPI_MAX" : op == mpi->min ? "MPI_MIN" : "an MPI_Op";
+}
 
 aj_status aji_check_reduction(aji_call *c, MPI_Op op, bool extrema) {
     c->out_meta[0] = c->in_meta[0];

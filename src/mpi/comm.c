@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "mpi/comm_internal.h"
+#include "mpi/checked.h"
+#include "mpi/counts.h"
 
 /* ---- creation ---- */
 
@@ -20,14 +21,25 @@ static int launched_here(void) {
     return 0;
 }
 
-/* Creation is polled: whether these ranks have cores of their own is not known yet. */
-static int finish(int code, MPI_Request *request) {
-    return code == MPI_SUCCESS ? aji_mpi_wait(true, request, MPI_STATUS_IGNORE, -1, NULL) : code;
+/* Creation is polled: whether these ranks have cores of their own is not known yet. What has begun cannot be taken back: past the time limit the job ends. */
+static int finish(const aj_comm *comm, int code, MPI_Request *request) {
+    aj_ctx *ctx = comm->ctx;
+    double limit = aji_ctx_timeout(ctx) > 0 ? aji_ctx_timeout(ctx) : -1;
+    bool done = true;
+    if (code == MPI_SUCCESS)
+        code = aji_mpi_wait(true, request, MPI_STATUS_IGNORE, limit, &done);
+    if (code == MPI_SUCCESS && !done) {
+        aj_raise(ctx, AJ_ERR_PEER, "%s: waited %g s for the other ranks (ADJOIN_TIMEOUT); expected the call on all of them",
+                 aji_ctx_operation(ctx), limit);
+        aji_ctx_log(ctx, "adjoin: the job ends. %s", aj_ctx_error(ctx));
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return code;
 }
 
-static int largest(MPI_Comm comm, int n, double *values) {
+static int largest(const aj_comm *comm, int n, double *values) {
     MPI_Request request;
-    return finish(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_MAX, comm, &request), &request);
+    return finish(comm, MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_MAX, comm->words, &request), &request);
 }
 
 /* Cores that the ranks of this machine may use between them: each may be bound to one of its own. */
@@ -42,51 +54,75 @@ static int cores_together(MPI_Comm comm, cpu_set_t *mine, int *ranks) {
     return CPU_COUNT(&all);
 }
 
-/* How to wait, alike on all ranks: with a time limit? Do ranks outnumber cores anywhere? The launcher's word and this process' own cores settle that, unless
- * some process is bound to a part of them. And have all ranks got this far? */
-static int agree_on_waiting(aj_comm *comm, bool *failed) {
+#define CHECKED_TIMEOUT 60.0 /* seconds, unless another limit is given */
+
+static aj_status duplicate(const aj_comm *comm, MPI_Comm of, MPI_Comm *into) {
+    MPI_Request request;
+    int code = finish(comm, MPI_Comm_idup(of, into, &request), &request);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_set_errhandler(*into, MPI_ERRORS_RETURN);
+    return aji_mpi_check(comm->ctx, "aj_comm_create", code);
+}
+
+/* Elements in one call of MPI at most. Fewer than MPI can say: so that a test sees the calls that more elements take. */
+static double most_elements(void) {
+    const char *text = getenv("ADJOIN_MAX_COUNT");
+    double most = text ? strtod(text, NULL) : 0;
+    return most >= 1 ? most : (double)AJI_MOST;
+}
+
+/* How to wait, alike on all ranks: with a time limit, checked? Do ranks outnumber cores anywhere? The launcher's word and this process' own cores settle that, unless
+ * some process is bound to a part of them. And have all ranks got this far? *status: how far this rank has; what it needs for the checked mode is allocated on the way. */
+static int agree_on_waiting(aj_comm *comm, aj_status *status, bool *all_well) {
     cpu_set_t mine;
     CPU_ZERO(&mine);
     sched_getaffinity(0, sizeof(mine), &mine);
     int ranks = launched_here(), cores = CPU_COUNT(&mine);
     bool must_look = ranks == 0 || cores < sysconf(_SC_NPROCESSORS_ONLN);
-    double first[] = {must_look, *failed, aji_ctx_timeout(comm->ctx)};
-    int code = largest(comm->words, 3, first);
+    double first[] = {must_look, aji_ctx_timeout(comm->ctx), aji_ctx_checked(comm->ctx), -most_elements()};
+    int code = largest(comm, 4, first);
     if (code != MPI_SUCCESS)
         return code;
+    bool checked = first[2] > 0;
     if (first[0] > 0)
         cores = cores_together(comm->words, &mine, &ranks);
-    double crowded = ranks > cores;
-    code = largest(comm->words, 1, &crowded);
-    *failed = first[1] > 0;
-    comm->timeout = first[2] > 0 ? first[2] : -1;
-    comm->yields = crowded > 0;
+    if (*status == AJ_OK && checked)
+        *status = aji_checked_open(comm);
+    double second[] = {ranks > cores, *status != AJ_OK};
+    code = largest(comm, 2, second);
+    *all_well = second[1] <= 0;
+    comm->timeout = first[1] > 0 ? first[1] : checked ? CHECKED_TIMEOUT : -1;
+    comm->yields = second[0] > 0;
+    comm->most = -first[3] < (double)AJI_MOST ? (int64_t)-first[3] : AJI_MOST;
     comm->polls = comm->yields || comm->timeout > 0;
     return code;
 }
 
 static aj_status agree_at_creation(aj_comm *comm, aj_status mine) {
-    bool failed = mine != AJ_OK;
-    int code = agree_on_waiting(comm, &failed);
-    if (mine == AJ_OK && code == MPI_SUCCESS && failed)
+    bool all_well = true;
+    int code = agree_on_waiting(comm, &mine, &all_well);
+    if (mine != AJ_OK)
+        return mine;
+    if (code == MPI_SUCCESS && !all_well)
         return aj_raise(comm->ctx, AJ_ERR_PEER,
                         "aj_comm_create: another rank failed to create this communicator; its message is on that rank");
-    return mine != AJ_OK ? mine : aji_mpi_check(comm->ctx, "aj_comm_create", code);
+    aj_status status = aji_mpi_check(comm->ctx, "aj_comm_create", code);
+    return status == AJ_OK && comm->checked ? duplicate(comm, comm->words, &comm->checked->payload) : status;
 }
 
-static aj_status duplicate(aj_comm *comm, MPI_Comm user) {
+/* The duplicates, and what does not depend on the other ranks. Without memory this rank still takes part in what the others do. */
+static aj_status open_comm(aj_comm *comm, MPI_Comm user, aj_status so_far) {
     MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint};
     for (int i = 0; i < 3; i++) {
-        MPI_Request request;
-        aj_status status =
-            aji_mpi_check(comm->ctx, "aj_comm_create", finish(MPI_Comm_idup(user, duplicates[i], &request), &request));
+        aj_status status = duplicate(comm, user, duplicates[i]);
         if (status != AJ_OK)
             return status;
-        MPI_Comm_set_errhandler(*duplicates[i], MPI_ERRORS_RETURN);
     }
     MPI_Comm_rank(comm->words, &comm->rank);
     MPI_Comm_size(comm->words, &comm->size);
-    return AJ_OK;
+    if (so_far == AJ_OK && !(comm->marked = aji_calloc(comm->ctx, (size_t)comm->size)))
+        so_far = AJ_ERR_MEMORY;
+    return agree_at_creation(comm, so_far);
 }
 
 static aj_comm *comm_new(aji_mpi *mpi) {
@@ -116,8 +152,7 @@ static aj_comm *cached(const aji_mpi *mpi, MPI_Comm user) {
 /* This rank could not even allocate: take part in what the others do, so that they learn of it. */
 static void fail_with_others(aj_ctx *ctx, MPI_Comm user) {
     aj_comm stand_in = {.ctx = ctx, .forward = MPI_COMM_NULL, .adjoint = MPI_COMM_NULL, .words = MPI_COMM_NULL};
-    duplicate(&stand_in, user);
-    agree_at_creation(&stand_in, AJ_ERR_MEMORY);
+    open_comm(&stand_in, user, AJ_ERR_MEMORY);
     MPI_Comm_free(&stand_in.words);
     MPI_Comm_free(&stand_in.forward);
     MPI_Comm_free(&stand_in.adjoint);
@@ -151,9 +186,9 @@ aj_comm *aj_comm_create(aj_ctx *ctx, MPI_Comm user) {
         fail_with_others(ctx, user);
         return NULL;
     }
-    status = duplicate(comm, user);
-    if (status == AJ_OK)
-        status = agree_at_creation(comm, AJ_OK);
+    const char *before = aji_ctx_enter(ctx, op);
+    status = open_comm(comm, user, AJ_OK);
+    aji_ctx_enter(ctx, before);
     if (status == AJ_OK)
         status = aji_mpi_check(ctx, op, MPI_Comm_set_attr(user, mpi->comm_key, comm));
     if (status != AJ_OK) {
@@ -172,13 +207,17 @@ aj_comm *aj_comm_split(aj_comm *comm, int color, int key) {
     aj_ctx *ctx = comm->ctx;
     if (comm->size == 0)
         return aj_comm_create(ctx, MPI_COMM_NULL);
-    bool valid = color >= 0 || color == MPI_UNDEFINED;
-    if (!valid)
+    if (color < 0 && color != MPI_UNDEFINED)
         aj_raise(ctx, AJ_ERR_ARG, "%s: color %d; expected one >= 0 or MPI_UNDEFINED", op, color);
     MPI_Comm part = MPI_COMM_NULL;
-    int code = MPI_Comm_split(comm->forward, valid ? color : MPI_UNDEFINED, key,
-                              &part); /* the others are in it, whatever this rank thinks */
-    if (aji_mpi_check(ctx, op, code) != AJ_OK || !valid)
+    const char *before = aji_ctx_enter(ctx, op);
+    aj_status status = aji_comm_enter(comm, op) ? aji_meet(comm, op) : aj_ctx_status(ctx);
+    if (status == AJ_OK)
+        status = aji_mpi_check(ctx, op, MPI_Comm_split(comm->forward, color, key, &part));
+    if (status != AJ_OK)
+        aji_gate(ctx, comm);
+    aji_ctx_enter(ctx, before);
+    if (status != AJ_OK)
         return NULL;
     aj_comm *made = aj_comm_create(ctx, part);
     if (part != MPI_COMM_NULL)
@@ -189,7 +228,9 @@ aj_comm *aj_comm_split(aj_comm *comm, int color, int key) {
 aj_status aji_comm_need_reversed(aj_comm *comm, const char *op) {
     if (comm->reversed != MPI_COMM_NULL)
         return AJ_OK;
-    aj_status status = aji_mpi_check(comm->ctx, op, MPI_Comm_split(comm->forward, 0, -comm->rank, &comm->reversed));
+    aj_status status = aji_meet(comm, op);
+    if (status == AJ_OK)
+        status = aji_mpi_check(comm->ctx, op, MPI_Comm_split(comm->forward, 0, -comm->rank, &comm->reversed));
     if (status == AJ_OK)
         MPI_Comm_set_errhandler(comm->reversed, MPI_ERRORS_RETURN);
     return status;
@@ -208,8 +249,10 @@ void aji_comm_release(aj_comm *comm) {
 void aji_comm_free_duplicates(aj_comm *comm) {
     if (comm->user != MPI_COMM_NULL)
         MPI_Comm_delete_attr(comm->user, aji_mpi_of(comm->ctx)->comm_key);
-    MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint, &comm->reversed};
-    for (int i = 0; i < 4; i++)
+    MPI_Comm none = MPI_COMM_NULL;
+    MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint, &comm->reversed,
+                                    comm->checked ? &comm->checked->payload : &none};
+    for (size_t i = 0; i < sizeof(duplicates) / sizeof(*duplicates); i++)
         if (*duplicates[i] != MPI_COMM_NULL)
             MPI_Comm_free(duplicates[i]);
 }
@@ -225,6 +268,8 @@ void aji_comm_free(aj_comm *comm) {
     if (mpi->last == comm)
         mpi->last = NULL;
     aji_ctx_count(comm->ctx, AJ_STAT_COMMS, -1);
+    aji_checked_close(comm);
+    aji_free(comm->ctx, comm->marked, (size_t)comm->size);
     aji_free(comm->ctx, comm, sizeof(*comm));
 }
 
@@ -250,10 +295,10 @@ static void free_unused(aji_mpi *mpi, const aj_comm *destroyed) {
         next = comm->next;
         if (comm->handles > 0 || comm->size == 0 || (comm != destroyed && !is_within(comm, here)))
             continue;
-        int in_use = comm->nodes > 0;
+        double in_use = comm->nodes > 0;
         if (comm->size > 1)
-            aji_mpi_allreduce(comm, comm->words, MPI_IN_PLACE, &in_use, 1, MPI_INT, MPI_MAX);
-        if (!in_use)
+            largest(comm, 1, &in_use);
+        if (in_use <= 0)
             aji_comm_free(comm);
     }
     MPI_Group_free(&here);
@@ -280,10 +325,10 @@ static void refuse_lost_sends(aji_mpi *mpi, aj_comm *comm) {
             "aj_comm_destroy: a message was sent on this communicator that nobody received; expected a receive for each send");
         aji_message_abandon(mpi, comm);
     }
-    int any = lost;
+    double any = lost;
     if (comm->size > 1)
-        aji_mpi_allreduce(comm, comm->words, MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX);
-    if (any && !lost)
+        largest(comm, 1, &any);
+    if (any > 0 && !lost)
         aj_raise(mpi->ctx, AJ_ERR_PEER,
                  "aj_comm_destroy: another rank sent a message that nobody received; its message is on that rank");
 }

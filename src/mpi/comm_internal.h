@@ -7,6 +7,9 @@
 #include "adjoin/comm.h"
 #include "autograd/autograd_internal.h"
 
+typedef struct aji_checked aji_checked;
+enum { AJI_MAX_CHANNELS = 5 }; /* duplicates that carry messages */
+
 /* A communicator of the library: duplicates of the user's, cached per context and user communicator. */
 struct aj_comm {
     aj_ctx *ctx;
@@ -19,6 +22,9 @@ struct aj_comm {
     MPI_Comm forward, adjoint, words; /* for the user's traffic, for adjoints, for the library's own words */
     MPI_Comm reversed;                /* the same ranks in reverse order, for the adjoints of scans: made with the first scan */
     MPI_Comm user;                    /* MPI_COMM_NULL once the user has freed it */
+    int64_t most;                     /* elements in one call of MPI: more go in several */
+    unsigned char *marked;            /* flush.c: by rank, the duplicates whose marker has come */
+    aji_checked *checked;             /* checked mode; else NULL */
     int64_t agreed;                   /* the error episode that all ranks know of, 0: none */
 };
 
@@ -37,6 +43,10 @@ typedef struct aji_mpi {
     MPI_Datatype pair; /* extremum.c: (value, rank), and the operators on it */
     MPI_Op max, min;
     char text[160]; /* describes a request for the layer below */
+    int64_t told;   /* the error episode in which this rank has only what another one told */
+    int64_t number; /* of the forward message whose gradient is sent or received now, in checked mode */
+    char recent[8][64];
+    unsigned n_recent; /* operations so far: the last ones are in `recent` */
 } aji_mpi;
 
 /* state.c */
@@ -52,54 +62,93 @@ aj_status aji_comm_need_reversed(aj_comm *comm, const char *op); /* collective, 
 MPI_Comm aji_channel(const aj_comm *comm);                       /* forward, or inside a sweep adjoint */
 
 /* wait.c */
+typedef enum aji_waited {
+    AJI_CAME,
+    AJI_TOLD,
+    AJI_LATE,
+    AJI_FAILED
+} aji_waited; /* told: of another rank's error; failed: raised */
+/* Wait for a message, as long as the communicator allows; false: not done, the request is open still. */
+aji_waited aji_wait_for(aj_comm *comm, const char *op, MPI_Request *request, MPI_Status *status);
 /* Wait for a nonblocking operation: spins, and yields the core where ranks outnumber cores. seconds < 0: for ever. Returns MPI's code; sets
  * *done to whether it completed. */
 int aji_mpi_wait(bool yields, MPI_Request *request, MPI_Status *status, double seconds, bool *done);
 aj_status aji_mpi_check(aj_ctx *ctx, const char *op, int code); /* AJ_OK, or AJ_ERR_MPI raised with MPI's own text */
 
-/* counts.c: MPI calls with int64 counts, waiting as the communicator has agreed; return MPI's code */
+/* counts.c: datatypes, and messages with int64 counts; return MPI's code */
 MPI_Datatype aji_mpi_type(aj_dtype dtype);
-int aji_mpi_allreduce(const aj_comm *comm, MPI_Comm on, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op);
-int aji_mpi_reduce(const aj_comm *comm, MPI_Comm on, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op,
-                   int root);
-int aji_mpi_bcast(const aj_comm *comm, MPI_Comm on, void *data, int64_t n, MPI_Datatype type, int root);
-int aji_mpi_allgather(const aj_comm *comm, MPI_Comm on, const void *in, void *out, int64_t n, MPI_Datatype type);
-/* A count for each rank, in rank order; blocks follow each other in memory. */
-int aji_mpi_gatherv(const aj_comm *comm, MPI_Comm on, const void *in, int64_t n, void *out, const int64_t *ns, MPI_Datatype type,
-                    int root);
-int aji_mpi_scatterv(const aj_comm *comm, MPI_Comm on, const void *in, const int64_t *ns, void *out, int64_t n, MPI_Datatype type,
-                     int root);
-int aji_mpi_allgatherv(const aj_comm *comm, MPI_Comm on, const void *in, int64_t n, void *out, const int64_t *ns,
-                       MPI_Datatype type);
-int aji_mpi_reduce_scatter(const aj_comm *comm, MPI_Comm on, const void *in, void *out, const int64_t *ns, MPI_Datatype type,
-                           MPI_Op op);
-int aji_mpi_alltoallv(const aj_comm *comm, MPI_Comm on, const void *in, const int64_t *n_in, void *out, const int64_t *n_out,
-                      MPI_Datatype type);
-int aji_mpi_scan(const aj_comm *comm, MPI_Comm on, bool exclusive, const void *in, void *out, int64_t n, MPI_Datatype type,
-                 MPI_Op op);
-int aji_mpi_barrier(const aj_comm *comm, MPI_Comm on);
-int aji_mpi_isend(MPI_Comm on, const void *data, int64_t n, MPI_Datatype type, int dest, int tag, MPI_Request *request);
-int aji_mpi_irecv(MPI_Comm on, void *data, int64_t n, MPI_Datatype type, int source, int tag, MPI_Request *request);
-int aji_mpi_get_count(const MPI_Status *status, MPI_Datatype type, int64_t *n);
+int aji_mpi_isend(const aj_comm *comm, MPI_Comm on, const void *data, int64_t n, MPI_Datatype type, int dest, int tag,
+                  MPI_Request *request);
+int aji_mpi_irecv(const aj_comm *comm, MPI_Comm on, void *data, int64_t n, MPI_Datatype type, int source, int tag,
+                  MPI_Request *request);
+int aji_mpi_get_count(const MPI_Status *status, MPI_Datatype type, int64_t *n); /* *n < 0: not a whole number of elements */
+
+/* collectives.c: on the call's communicator and channel, with int64 counts, after aji_compare_call, waiting as the communicator has agreed; what goes wrong
+ * is raised. All memory that the call needs is to be there before: a rank that fails between the comparison and MPI's call leaves the others in it. */
+aj_status aji_mpi_allreduce(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op);
+aj_status aji_mpi_reduce(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op, int root);
+aj_status aji_mpi_bcast(const aji_call *c, void *data, int64_t n, MPI_Datatype type, int root);
+aj_status aji_mpi_allgather(const aji_call *c, const void *in, void *out, int n, MPI_Datatype type);
+aj_status aji_mpi_scan(const aji_call *c, bool reversed, bool exclusive, const void *in, void *out, int64_t n, MPI_Datatype type,
+                       MPI_Op op);
+aj_status aji_mpi_barrier(const aji_call *c);
+/* A count for each rank, in rank order, known to all; blocks follow each other in memory. */
+aj_status aji_mpi_gatherv(const aji_call *c, const void *in, void *out, const int64_t *ns, MPI_Datatype type, int root);
+aj_status aji_mpi_scatterv(const aji_call *c, const void *in, const int64_t *ns, void *out, MPI_Datatype type, int root);
+aj_status aji_mpi_allgatherv(const aji_call *c, const void *in, void *out, const int64_t *ns, MPI_Datatype type);
+aj_status aji_mpi_reduce_scatter(const aji_call *c, const void *in, void *out, const int64_t *ns, MPI_Datatype type, MPI_Op op);
+/* whole: the elements that a rank sends or gets are not more than these, on any rank; the same number on all. */
+aj_status aji_mpi_alltoallv(const aji_call *c, const void *in, const int64_t *n_in, void *out, const int64_t *n_out,
+                            MPI_Datatype type, int64_t whole);
+
+/* compare.c: checked mode. Before a collective the ranks compare what they call; a difference is an error on all of them, with both sides. Unchecked: AJ_OK at once. */
+enum { AJI_NO_ROOT = -1 };
+typedef enum aji_shapes { AJI_ANY_SHAPE, AJI_SAME_SHAPE } aji_shapes;
+aj_status aji_compare_call(const aji_call *c, aji_shapes shapes, MPI_Op op, int root); /* op MPI_OP_NULL: none */
+aj_status aji_compare_contents(const aji_call *c);                                     /* and the operand's numbers */
+aj_status aji_compare_text(aj_comm *comm, const char *text);                           /* another call */
+aj_status aji_compare_reached(aj_ctx *ctx, const aji_sweep *sweep); /* which nodes a sweep with AJ_REACHED visits */
+
+/* reports.c: checked mode */
+/* Is another rank's report of an error here? */
+bool aji_is_told(const aj_comm *comm);
+/* It is: tell what this rank is in, wait for the others, raise that error. Returns the status. */
+aj_status aji_be_told(aj_comm *comm);
+aj_status aji_raise_late(aj_comm *comm); /* the time limit */
 
 /* errors.c: docs/errors.md */
 /* This rank is in error and would communicate: if all ranks come here, return; else end the job with the message. comm NULL: the one used last. */
 void aji_gate(aj_ctx *ctx, aj_comm *comm);
+/* The same where this rank leaves for good. */
+void aji_last_gate(aj_ctx *ctx);
 /* A collective has waited longer than comm->timeout. What it reads and writes cannot be taken back: the job ends. */
 void aji_timed_out(const aj_comm *comm);
+/* Before a call of MPI that blocks, with no limit, until all ranks make it: are they all here? */
+aj_status aji_meet(aj_comm *comm, const char *op);
 /* The round of aj_comm_destroy: waits for all; an error that some ranks have and others do not ends the job. */
 void aji_close_round(aj_comm *comm);
+
+/* recent.c: what this rank did last, for messages */
+void aji_recent_add(aji_mpi *mpi, const char *format, ...) AJ_PRINTF(2, 3);
+void aji_describe_recent(const aji_mpi *mpi, char *text, size_t size);
 
 /* flush.c */
 /* Collective: every message that is under way on comm, on all ranks, is given up. */
 void aji_flush(aj_comm *comm);
+/* The same in steps: begin, step until it says true, end. */
+void aji_flush_begin(aj_comm *comm);
+bool aji_flush_step(aj_comm *comm);
+void aji_flush_end(aj_comm *comm);
 
 /* apply.c: entry of the communication operations */
 /* One operand, one result. NULL with an error; the rank has been through the gate then. */
 aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm);
 /* Two results; either pointer may be NULL. */
 aj_status aji_comm_apply_two(const aji_op *op, aj_tensor *x, aj_comm *comm, aj_tensor **first, aj_tensor **second);
+/* A communicator's call begins: false with an error, raised. */
+bool aji_comm_enter(aj_comm *comm, const char *op);
 aj_status aji_check_root(aji_call *c, int root);
+const char *aji_reduction_name(const aj_ctx *ctx, MPI_Op op);
 /* Is this reduction there for the operand's dtype? Floats: MPI_SUM, and MPI_MAX and MPI_MIN if `extrema`. Integers: all of MPI's. Alike on all ranks. */
 aj_status aji_check_reduction(aji_call *c, MPI_Op op, bool extrema);
 /* Contiguous host memory of an operand: a reference of its own, to be released. NULL raised. */
@@ -112,6 +161,14 @@ aj_status aji_return_operand(aji_call *c); /* y = x */
 aj_status aji_forward_allreduce(aji_call *c); /* ops/allreduce.c: y_r = sum_k x_k */
 
 /* message.c: point-to-point */
+/* In checked mode it takes the user's tag, and MPI matches it; the numbers follow on a duplicate of their own, under their number. */
+typedef struct aji_envelope {
+    int64_t number;  /* of the messages from this source to this destination */
+    int64_t forward; /* of a gradient: the number of the message that it answers */
+    int64_t count;
+    int32_t dtype, recorded;
+    char op[24];
+} aji_envelope;
 /* What the two ends of a stream must remember of a message; shared by its request, its nodes, and the list of sends in flight. */
 struct aji_message {
     int refs;
@@ -122,6 +179,10 @@ struct aji_message {
     int64_t count;  /* elements transferred */
     const char *op; /* "aj_isend" */
     MPI_Request request;
+    /* checked mode: what goes ahead of the numbers; on a receive `request` is the envelope's until it has come */
+    MPI_Request envelope_request;
+    aji_envelope envelope;
+    int64_t answers; /* of a receive in a sweep: the number of the message whose gradient it expects */
     aji_value *data; /* send: what MPI reads; receive: what MPI writes. NULL when done, or for MPI_PROC_NULL */
     aji_meta meta;   /* of a send: what its gradient will be like, and where */
     aj_device device;
@@ -143,6 +204,7 @@ typedef struct aji_wait_attr {
 aji_message *aji_message_new(aj_comm *comm, const char *op, bool is_send, int peer, int tag);
 void aji_message_release(aji_message *m);
 void aji_message_attr_free(aj_ctx *ctx, void *attr);
+bool aji_is_message(const aji_op *op);    /* starts or ends one */
 aj_status aji_message_check(aji_call *c); /* infer: peer and tag in range; result like the operand */
 aj_status aji_message_start_send(aji_message *m, aji_value *x);
 aj_status aji_message_start_recv(aji_message *m, aji_value *buffer);

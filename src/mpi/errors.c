@@ -8,15 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mpi/comm_internal.h"
+#include "mpi/checked.h"
 
-typedef enum caller { GATE, AGREE, CLOSE } caller;
+typedef enum caller { GATE, AGREE, CLOSE, MEET } caller;
 
 /* What a round tells; -1: no rank is in error. */
 typedef struct outcome {
     int first;     /* the lowest rank in error */
     bool all;      /* all are in error */
     bool agreeing; /* some called aj_agree */
+    bool meeting;  /* all called aji_meet */
 } outcome;
 
 typedef struct words {
@@ -49,10 +50,10 @@ void aji_timed_out(const aj_comm *comm) {
 
 static outcome run_round(aj_comm *comm, caller who) {
     bool failed = aj_ctx_status(comm->ctx) != AJ_OK;
-    int mine[3] = {failed ? comm->size - comm->rank : 0, !failed, who == AGREE}, all[3] = {0};
+    int mine[4] = {failed ? comm->size - comm->rank : 0, !failed, who == AGREE, who != MEET}, all[4] = {0};
     MPI_Request request;
     bool done = false;
-    int code = MPI_Iallreduce(mine, all, 3, MPI_INT, MPI_MAX, comm->words, &request);
+    int code = MPI_Iallreduce(mine, all, 4, MPI_INT, MPI_MAX, comm->words, &request);
     if (code == MPI_SUCCESS)
         code = aji_mpi_wait(true, &request, MPI_STATUS_IGNORE, failed ? aji_ctx_grace(comm->ctx) : comm->timeout, &done);
     if (code != MPI_SUCCESS)
@@ -61,7 +62,7 @@ static outcome run_round(aj_comm *comm, caller who) {
         end_job(comm);
     if (!done)
         aji_timed_out(comm);
-    return (outcome){.first = all[0] ? comm->size - all[0] : -1, .all = !all[1], .agreeing = all[2]};
+    return (outcome){.first = all[0] ? comm->size - all[0] : -1, .all = !all[1], .agreeing = all[2], .meeting = !all[3]};
 }
 
 /* The first failing rank's status and message, to everyone. */
@@ -96,7 +97,7 @@ static void settle(aj_comm *comm) {
     aji_flush(comm);
 }
 
-void aji_gate(aj_ctx *ctx, aj_comm *comm) {
+static void pass_gate(aj_ctx *ctx, aj_comm *comm, bool last) {
     aji_mpi *mpi = aji_mpi_of(ctx);
     if (!comm && mpi)
         comm = mpi->last;
@@ -104,6 +105,11 @@ void aji_gate(aj_ctx *ctx, aj_comm *comm) {
         return;
     if (comm->size == 1) {
         settle(comm);
+        return;
+    }
+    if (comm->checked) {
+        if (!aji_checked_gate(comm, last) && last)
+            end_job(comm);
         return;
     }
     outcome o = run_round(comm, GATE);
@@ -114,12 +120,27 @@ void aji_gate(aj_ctx *ctx, aj_comm *comm) {
     settle(comm);
 }
 
+void aji_gate(aj_ctx *ctx, aj_comm *comm) {
+    pass_gate(ctx, comm, false);
+}
+
+/* Ranks that are in error may still wait for this one's report. */
+void aji_last_gate(aj_ctx *ctx) {
+    aji_mpi *mpi = aji_mpi_of(ctx);
+    for (aj_comm *comm = mpi->comms; comm && !mpi->finalized; comm = comm->next)
+        if (aji_is_told(comm))
+            aji_be_told(comm);
+    pass_gate(ctx, NULL, true);
+}
+
 void aji_close_round(aj_comm *comm) {
     bool failed = aj_ctx_status(comm->ctx) != AJ_OK;
-    if (comm->size <= 1 || (failed && is_known(comm)))
+    if (comm->size <= 1 || (failed && is_known(comm) && !comm->checked))
         return;
     const char *before = aji_ctx_enter(comm->ctx, "aj_comm_destroy");
-    outcome o = run_round(comm, CLOSE);
+    if (comm->checked && !aji_checked_close_round(comm))
+        end_job(comm);
+    outcome o = comm->checked ? (outcome){.first = -1} : run_round(comm, CLOSE);
     aji_ctx_enter(comm->ctx, before);
     if (o.agreeing)
         share_message(comm, o.first);
@@ -127,6 +148,32 @@ void aji_close_round(aj_comm *comm) {
         end_job(comm);
     if (o.first >= 0)
         settle(comm);
+}
+
+aj_status aji_meet(aj_comm *comm, const char *op) {
+    if (aj_ctx_status(comm->ctx) != AJ_OK || comm->size <= 1)
+        return aj_ctx_status(comm->ctx);
+    if (comm->checked)
+        return aji_compare_text(comm, op);
+    if (comm->timeout <= 0)
+        return AJ_OK;
+    outcome o = run_round(comm, MEET);
+    if (o.meeting)
+        return AJ_OK;
+    if (!o.agreeing || o.first < 0)
+        return aj_raise(comm->ctx, AJ_ERR_PEER, "%s: another rank is in another call; expected the same call on all ranks", op);
+    share_message(comm, o.first);
+    settle(comm);
+    return aj_ctx_status(comm->ctx);
+}
+
+static aj_status agree(aj_comm *comm) {
+    outcome o = run_round(comm, AGREE);
+    if (o.first < 0)
+        return AJ_OK;
+    aj_status status = share_message(comm, o.first);
+    settle(comm);
+    return status;
 }
 
 aj_status aj_agree(aj_comm *comm) {
@@ -139,11 +186,7 @@ aj_status aj_agree(aj_comm *comm) {
         return aj_ctx_status(comm->ctx);
     }
     const char *before = aji_ctx_enter(comm->ctx, "aj_agree");
-    outcome o = run_round(comm, AGREE);
+    aj_status status = comm->checked ? aji_checked_agree(comm) : agree(comm);
     aji_ctx_enter(comm->ctx, before);
-    if (o.first < 0)
-        return AJ_OK;
-    aj_status status = share_message(comm, o.first);
-    settle(comm);
     return status;
 }

@@ -8,10 +8,22 @@
 #include <sched.h>
 #include <string.h>
 
-#include "mpi/comm_internal.h"
+#include "mpi/checked.h"
 
 #define MARKER_BYTES 16
 static const char marker[MARKER_BYTES] = "adjoin: flushed";
+
+/* The duplicates that carry messages. */
+static int channels(const aj_comm *comm, MPI_Comm on[AJI_MAX_CHANNELS]) {
+    int n = 0;
+    on[n++] = comm->forward;
+    on[n++] = comm->adjoint;
+    if (comm->checked) {
+        on[n++] = comm->words;
+        on[n++] = comm->checked->payload;
+    }
+    return n;
+}
 
 /* Receive the next message from this rank; true if it was the marker. A longer message is cut: MPI says so, and it is gone all the same. */
 static bool receive_one(MPI_Comm on, const MPI_Status *found) {
@@ -22,34 +34,55 @@ static bool receive_one(MPI_Comm on, const MPI_Status *found) {
     return bytes == MARKER_BYTES && memcmp(data, marker, MARKER_BYTES) == 0;
 }
 
-static void receive_until_marked(const aj_comm *comm, MPI_Comm on) {
-    for (int source = 0; source < comm->size; source++) {
-        for (bool marked = false; !marked;) {
-            int found = 0;
-            MPI_Status status;
-            if (MPI_Iprobe(source, MPI_ANY_TAG, on, &found, &status) != MPI_SUCCESS)
-                return;
-            if (found)
-                marked = receive_one(on, &status);
-            else
-                sched_yield();
-        }
+void aji_flush_begin(aj_comm *comm) {
+    MPI_Comm on[AJI_MAX_CHANNELS];
+    int n = channels(comm, on);
+    aji_request_give_up(comm);
+    memset(comm->marked, 0, (size_t)comm->size * sizeof(*comm->marked));
+    MPI_Request request;
+    for (int i = 0; i < n; i++)
+        for (int dest = 0; dest < comm->size; dest++)
+            if (dest != comm->rank && MPI_Isend(marker, MARKER_BYTES, MPI_BYTE, dest, 0, on[i], &request) == MPI_SUCCESS)
+                MPI_Request_free(&request); /* the marker is a constant: it may leave when it likes */
+}
+
+/* Receive what has come from this rank on this duplicate. True when that is all: the marker has come; what a rank sent to itself is there at once. */
+static bool receive_until_marked(const aj_comm *comm, int source, MPI_Comm on) {
+    for (;;) {
+        int found = 0;
+        MPI_Status status;
+        if (MPI_Iprobe(source, MPI_ANY_TAG, on, &found, &status) != MPI_SUCCESS)
+            return true;
+        if (!found)
+            return source == comm->rank;
+        if (receive_one(on, &status))
+            return true;
     }
 }
 
-static void flush_one(const aj_comm *comm, MPI_Comm on) {
-    MPI_Request request;
-    for (int dest = 0; dest < comm->size; dest++)
-        if (MPI_Isend(marker, MARKER_BYTES, MPI_BYTE, dest, 0, on, &request) == MPI_SUCCESS)
-            MPI_Request_free(&request); /* the marker is a constant: it may leave when it likes */
-    receive_until_marked(comm, on);
+bool aji_flush_step(aj_comm *comm) {
+    MPI_Comm on[AJI_MAX_CHANNELS];
+    int n = channels(comm, on);
+    unsigned all = (1u << n) - 1;
+    bool done = true;
+    for (int source = 0; source < comm->size; source++) {
+        for (int i = 0; i < n; i++)
+            if (!(comm->marked[source] & (1u << i)) && receive_until_marked(comm, source, on[i]))
+                comm->marked[source] |= (unsigned char)(1u << i);
+        done = done && comm->marked[source] == all;
+    }
+    return done;
+}
+
+void aji_flush_end(aj_comm *comm) {
+    aji_mpi *mpi = aji_mpi_of(comm->ctx);
+    aji_message_drain(mpi, comm, aji_ctx_grace(comm->ctx)); /* received by now, each of them */
+    aji_message_abandon(mpi, comm);
 }
 
 void aji_flush(aj_comm *comm) {
-    aji_mpi *mpi = aji_mpi_of(comm->ctx);
-    aji_request_give_up(comm);
-    flush_one(comm, comm->forward);
-    flush_one(comm, comm->adjoint);
-    aji_message_drain(mpi, comm, aji_ctx_grace(comm->ctx)); /* received by now, each of them */
-    aji_message_abandon(mpi, comm);
+    aji_flush_begin(comm);
+    while (!aji_flush_step(comm))
+        sched_yield();
+    aji_flush_end(comm);
 }

@@ -2,7 +2,9 @@
  * Messages: starting, finishing, and the sends that MPI has not finished with. Sends never block: a value never changes, so the library holds a share of
  * it for as long as MPI reads it.
  */
-#include "mpi/comm_internal.h"
+#include <stdio.h>
+
+#include "mpi/checked.h"
 
 aji_message *aji_message_new(aj_comm *comm, const char *op, bool is_send, int peer, int tag) {
     aji_message *m = aji_calloc(comm->ctx, sizeof(*m));
@@ -15,7 +17,8 @@ aji_message *aji_message_new(aj_comm *comm, const char *op, bool is_send, int pe
                        .peer = peer,
                        .tag = tag,
                        .op = op,
-                       .request = MPI_REQUEST_NULL};
+                       .request = MPI_REQUEST_NULL,
+                       .envelope_request = MPI_REQUEST_NULL};
     if (comm->size == 0)
         m->peer = MPI_PROC_NULL; /* nobody there */
     return m;
@@ -32,6 +35,10 @@ void aji_message_release(aji_message *m) {
 void aji_message_attr_free(aj_ctx *ctx, void *attr) {
     (void)ctx;
     aji_message_release(((aji_message_attr *)attr)->message);
+}
+
+bool aji_is_message(const aji_op *op) {
+    return op == &aji_op_send || op == &aji_op_recv || op == &aji_op_isend || op == &aji_op_irecv || op == &aji_op_wait;
 }
 
 static int largest_tag(const aj_comm *comm) {
@@ -56,7 +63,73 @@ aj_status aji_message_check(aji_call *c) {
     return AJ_OK;
 }
 
+static void note_start(const aji_message *m) {
+    char text[160];
+    if (m->comm->timeout <= 0)
+        return;
+    aji_request_describe(m, text);
+    aji_recent_add(aji_mpi_of(m->ctx), "%s", text);
+}
+
+/* ---- checked mode: the envelope ---- */
+
+/* Numbers wrap long after the message is gone. Forward and adjoint have tags of their own. */
+static int payload_tag(const aj_comm *comm, int64_t number, bool adjoint) {
+    int half = largest_tag(comm) / 2;
+    return (int)(number % half) * 2 + adjoint;
+}
+
+static int32_t is_recorded(const aj_ctx *ctx, aj_dtype dtype) {
+    return aji_dtype_is_float(dtype) && (aj_is_recording(ctx) || aji_in_sweep(ctx));
+}
+
+/* Both at once: the value never changes, and the receiver asks for the numbers when it knows what comes. */
+static int send_checked(aji_message *m) {
+    aj_comm *comm = m->comm;
+    int64_t *sent = comm->checked->sent + (m->adjoint ? comm->size : 0) + m->peer;
+    m->envelope = (aji_envelope){.number = (*sent)++,
+                                 .forward = m->adjoint ? aji_mpi_of(m->ctx)->number : -1,
+                                 .count = m->count,
+                                 .dtype = (int32_t)m->meta.dtype,
+                                 .recorded = is_recorded(m->ctx, m->meta.dtype)};
+    snprintf(m->envelope.op, sizeof(m->envelope.op), "%s", m->op);
+    int code =
+        MPI_Isend(&m->envelope, (int)sizeof(m->envelope), MPI_BYTE, m->peer, m->tag, aji_channel(comm), &m->envelope_request);
+    return code != MPI_SUCCESS
+               ? code
+               : aji_mpi_isend(comm, comm->checked->payload, aji_value_data(m->data), m->count, aji_mpi_type(m->meta.dtype),
+                               m->peer, payload_tag(comm, m->envelope.number, m->adjoint), &m->request);
+}
+
+/* The envelope has come: does it announce what this receive expects? */
+static aj_status check_envelope(const aji_message *m, const aji_value *buffer, int source, int tag) {
+    const aji_envelope *e = &m->envelope;
+    aj_dtype sent = (aj_dtype)e->dtype, expected = buffer->meta.dtype;
+    int64_t room = aji_meta_numel(&buffer->meta);
+    char what[160];
+    snprintf(what, sizeof(what), "rank %d, tag %d, sent %lld of %s by %s%s", source, tag, (long long)e->count,
+             aj_dtype_name(sent), e->op, e->recorded ? ", recorded" : "");
+    if (sent != expected)
+        return aj_raise(m->ctx, AJ_ERR_DTYPE, "%s: %s; rank %d expected %s", m->op, what, m->comm->rank, aj_dtype_name(expected));
+    if (e->count > room)
+        return aj_raise(m->ctx, AJ_ERR_SHAPE, "%s: %s; rank %d has a buffer of %lld, expected one that holds the message", m->op,
+                        what, m->comm->rank, (long long)room);
+    if (e->recorded != is_recorded(m->ctx, expected))
+        return aj_raise(m->ctx, AJ_ERR_STATE,
+                        "%s: %s; rank %d receives it %s a recording; expected both ends inside one, or outside", m->op, what,
+                        m->comm->rank, e->recorded ? "outside" : "inside");
+    if (e->forward >= 0 && e->forward != m->answers)
+        return aj_raise(m->ctx, AJ_ERR_PEER,
+                        "%s: %s; it is the gradient of message %lld to that rank, expected that of message %lld: "
+                        "do both ranks differentiate the same recording?",
+                        m->op, what, (long long)e->forward, (long long)m->answers);
+    return AJ_OK;
+}
+
+/* ---- start ---- */
+
 aj_status aji_message_start_send(aji_message *m, aji_value *x) {
+    note_start(m);
     m->count = aji_meta_numel(&x->meta);
     m->meta = x->meta;
     m->device = x->device;
@@ -69,21 +142,30 @@ aj_status aji_message_start_send(aji_message *m, aji_value *x) {
     if (!m->data)
         return aj_ctx_status(ctx);
     return aji_mpi_check(ctx, m->op,
-                         aji_mpi_isend(aji_channel(m->comm), aji_value_data(m->data), m->count, aji_mpi_type(x->meta.dtype),
-                                       m->peer, m->tag, &m->request));
+                         m->comm->checked ? send_checked(m)
+                                          : aji_mpi_isend(m->comm, aji_channel(m->comm), aji_value_data(m->data), m->count,
+                                                          aji_mpi_type(x->meta.dtype), m->peer, m->tag, &m->request));
 }
 
 aj_status aji_message_start_recv(aji_message *m, aji_value *buffer) {
+    note_start(m);
+    m->adjoint = aji_in_sweep(buffer->ctx);
+    m->answers = aji_mpi_of(m->ctx)->number;
     if (m->peer == MPI_PROC_NULL)
         return AJ_OK;
     aj_ctx *ctx = buffer->ctx;
     m->data = aji_value_new(ctx, aj_cpu(ctx), &buffer->meta);
     if (!m->data)
         return aj_ctx_status(ctx);
+    MPI_Comm on = aji_channel(m->comm);
     return aji_mpi_check(ctx, m->op,
-                         aji_mpi_irecv(aji_channel(m->comm), aji_value_data(m->data), aji_meta_numel(&buffer->meta),
-                                       aji_mpi_type(buffer->meta.dtype), m->peer, m->tag, &m->request));
+                         m->comm->checked
+                             ? MPI_Irecv(&m->envelope, (int)sizeof(m->envelope), MPI_BYTE, m->peer, m->tag, on, &m->request)
+                             : aji_mpi_irecv(m->comm, on, aji_value_data(m->data), aji_meta_numel(&buffer->meta),
+                                             aji_mpi_type(buffer->meta.dtype), m->peer, m->tag, &m->request));
 }
+
+/* ---- finish ---- */
 
 /* Entries from number `from` on, as a flat view of a contiguous value. */
 static aji_value *tail(aji_value *v, int64_t from) {
@@ -102,22 +184,58 @@ static aj_status fill_tail(aji_value *y, aji_value *buffer, int64_t from) {
     return status;
 }
 
-/* Until it comes, or the time is up: then it is cancelled, unless it has come in that moment. */
-static aj_status wait_for_message(aji_message *m, MPI_Status *status) {
-    bool done = false;
-    int cancelled = 0, code = aji_mpi_wait(m->comm->yields, &m->request, status, m->comm->timeout, &done);
-    if (code != MPI_SUCCESS || done)
-        return aji_mpi_check(m->ctx, m->op, code);
-    MPI_Cancel(&m->request);
-    code = aji_mpi_wait(true, &m->request, status, -1, NULL);
-    if (code == MPI_SUCCESS)
-        MPI_Test_cancelled(status, &cancelled);
-    if (!cancelled)
-        return aji_mpi_check(m->ctx, m->op, code);
+static aj_status raise_late(const aji_message *m) {
     char text[160];
     aji_request_describe(m, text);
     return aj_raise(m->ctx, AJ_ERR_PEER, "%s: waited %g s for a message (ADJOIN_TIMEOUT): %s; expected a send that matches it",
                     aji_ctx_operation(m->ctx), m->comm->timeout, text);
+}
+
+/* Until it comes, or the time is up, or another rank tells of an error: then it is cancelled, unless it has come in that moment. */
+static aj_status wait_for_message(aji_message *m, MPI_Status *status) {
+    int cancelled = 0;
+    if (m->comm->checked)
+        aji_request_describe(m, m->comm->checked->where);
+    aji_waited waited = aji_wait_for(m->comm, m->op, &m->request, status);
+    if (waited == AJI_CAME)
+        return AJ_OK;
+    if (waited == AJI_FAILED)
+        return aj_ctx_status(m->ctx);
+    MPI_Cancel(&m->request);
+    int code = aji_mpi_wait(true, &m->request, status, -1, NULL);
+    if (code == MPI_SUCCESS)
+        MPI_Test_cancelled(status, &cancelled);
+    if (!cancelled)
+        return aji_mpi_check(m->ctx, m->op, code);
+    return waited == AJI_TOLD ? aji_be_told(m->comm) : raise_late(m);
+}
+
+/* The source, the tag and the count of what has come. */
+static aj_status receive(aji_message *m, const aji_value *buffer, MPI_Status *status) {
+    aj_status result = wait_for_message(m, status);
+    if (result == AJ_OK)
+        result = aji_mpi_check(m->ctx, m->op, aji_mpi_get_count(status, aji_mpi_type(buffer->meta.dtype), &m->count));
+    if (result == AJ_OK && m->count < 0)
+        result = aj_raise(m->ctx, AJ_ERR_DTYPE,
+                          "%s: the message from %d, tag %d, is not a whole number of %s elements; expected the sender's dtype",
+                          m->op, status->MPI_SOURCE, status->MPI_TAG, aj_dtype_name(buffer->meta.dtype));
+    return result;
+}
+
+static aj_status receive_checked(aji_message *m, const aji_value *buffer, MPI_Status *status) {
+    MPI_Status unused;
+    const aj_comm *comm = m->comm;
+    aj_status result = wait_for_message(m, status);
+    if (result == AJ_OK)
+        result = check_envelope(m, buffer, status->MPI_SOURCE, status->MPI_TAG);
+    if (result != AJ_OK)
+        return result;
+    m->count = m->envelope.count;
+    result = aji_mpi_check(m->ctx, m->op,
+                           aji_mpi_irecv(comm, comm->checked->payload, aji_value_data(m->data), m->count,
+                                         aji_mpi_type(buffer->meta.dtype), status->MPI_SOURCE,
+                                         payload_tag(comm, m->envelope.number, m->adjoint), &m->request));
+    return result == AJ_OK ? wait_for_message(m, &unused) : result;
 }
 
 aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value **y) {
@@ -128,13 +246,7 @@ aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value *
     }
     MPI_Status status;
     int64_t numel = aji_meta_numel(&buffer->meta);
-    aj_status result = wait_for_message(m, &status);
-    if (result == AJ_OK)
-        result = aji_mpi_check(ctx, m->op, aji_mpi_get_count(&status, aji_mpi_type(buffer->meta.dtype), &m->count));
-    if (result == AJ_OK && m->count < 0)
-        result = aj_raise(ctx, AJ_ERR_DTYPE,
-                          "%s: the message from %d, tag %d, is not a whole number of %s elements; expected the sender's dtype",
-                          m->op, status.MPI_SOURCE, status.MPI_TAG, aj_dtype_name(buffer->meta.dtype));
+    aj_status result = m->comm->checked ? receive_checked(m, buffer, &status) : receive(m, buffer, &status);
     if (result == AJ_OK && m->count < numel)
         result = fill_tail(m->data, buffer, m->count);
     if (result != AJ_OK)
@@ -172,9 +284,15 @@ static void remove_at(aji_mpi *mpi, aji_message **at) {
     aji_message_release(m);
 }
 
+/* Of a request that is null, MPI says that it is done. */
 static bool is_done(aji_message *m) {
-    int flag = 0;
-    return MPI_Test(&m->request, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS || flag;
+    MPI_Request *const requests[2] = {&m->envelope_request, &m->request};
+    for (int i = 0; i < 2; i++) {
+        int flag = 0;
+        if (MPI_Test(requests[i], &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && !flag)
+            return false;
+    }
+    return true;
 }
 
 void aji_message_progress(aji_mpi *mpi) {
@@ -213,16 +331,25 @@ void aji_message_wait_adjoints(aji_mpi *mpi) {
             at = &m->next;
             continue;
         }
-        bool done = false;
-        int code = aji_mpi_wait(m->comm->yields, &m->request, MPI_STATUS_IGNORE, m->comm->timeout, &done);
-        if (code == MPI_SUCCESS && !done) {
+        aji_waited waited = aji_wait_for(m->comm, "aj_backward", &m->envelope_request, MPI_STATUS_IGNORE);
+        if (waited == AJI_CAME)
+            waited = aji_wait_for(m->comm, "aj_backward", &m->request, MPI_STATUS_IGNORE);
+        if (waited == AJI_TOLD)
+            aji_be_told(m->comm);
+        if (waited == AJI_LATE)
             aj_raise(mpi->ctx, AJ_ERR_PEER, "%s: waited %g s for rank %d to receive a gradient, tag %d (ADJOIN_TIMEOUT)",
                      aji_ctx_operation(mpi->ctx), m->comm->timeout, m->peer, m->tag);
+        if (waited != AJI_CAME)
             return; /* the message is abandoned with the communicator */
-        }
-        aji_mpi_check(mpi->ctx, "adjoin: sending a gradient", code);
         remove_at(mpi, at);
     }
+}
+
+static void give_up(const aji_mpi *mpi, MPI_Request *request) {
+    if (mpi->finalized || *request == MPI_REQUEST_NULL)
+        return;
+    MPI_Cancel(request);
+    MPI_Request_free(request);
 }
 
 void aji_message_abandon(aji_mpi *mpi, const aj_comm *comm) {
@@ -231,10 +358,8 @@ void aji_message_abandon(aji_mpi *mpi, const aj_comm *comm) {
             at = &(*at)->next;
             continue;
         }
-        if (!mpi->finalized && (*at)->request != MPI_REQUEST_NULL) {
-            MPI_Cancel(&(*at)->request);
-            MPI_Request_free(&(*at)->request);
-        }
+        give_up(mpi, &(*at)->envelope_request);
+        give_up(mpi, &(*at)->request);
         remove_at(mpi, at);
     }
 }

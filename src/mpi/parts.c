@@ -53,12 +53,10 @@ aji_told *aji_tell(aji_call *c, const aji_told *arguments) {
     mine.dtype = m->dtype;
     mine.ndim = m->ndim;
     memcpy(mine.shape, m->shape, (size_t)m->ndim * sizeof(int64_t));
-    /* Not on `words`, where a rank in error may be met. */
     aji_told *all = aji_alloc(c->ctx, (size_t)c->comm->size * sizeof(*all));
     if (!all)
         return NULL;
-    int code = aji_mpi_allgather(c->comm, c->comm->forward, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T);
-    if (aji_mpi_check(c->ctx, c->op->name, code) == AJ_OK)
+    if (aji_mpi_allgather(c, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T) == AJ_OK)
         return all;
     aji_told_free(c, all);
     return NULL;
@@ -261,11 +259,8 @@ aj_status aji_packed_open(aji_call *c, aji_packed *p, bool with_x) {
     return AJ_OK;
 }
 
-aj_status aji_packed_close(aji_call *c, aji_packed *p, int code) {
+aj_status aji_packed_close(aji_call *c, aji_packed *p, aj_status status) {
     const aji_axis_attr *a = c->attr;
-    aj_status status = aji_mpi_check(c->ctx, c->op->name, code);
-    if (status == AJ_OK)
-        status = aj_ctx_status(c->ctx); /* of what else went on between open and close */
     if (status == AJ_OK)
         status = aji_from_host(c, aji_move_front_to(p->y, a->axis));
     clean_up(c, p);

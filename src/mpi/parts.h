@@ -58,8 +58,8 @@ typedef struct aji_packed {
 } aji_packed;
 /* with_x false: this rank's operand does not count. */
 aj_status aji_packed_open(aji_call *c, aji_packed *p, bool with_x);
-/* After MPI's code: sets c->y[0], a view on y with its axes in their places, and cleans up. */
-aj_status aji_packed_close(aji_call *c, aji_packed *p, int code);
+/* After MPI's call, with its status: sets c->y[0], a view on y with its axes in their places, and cleans up. */
+aj_status aji_packed_close(aji_call *c, aji_packed *p, aj_status status);
 /* Views with an axis moved. NULL raised. */
 aji_value *aji_move_to_front(aji_value *v, int axis);
 aji_value *aji_move_front_to(aji_value *v, int axis);

@@ -60,7 +60,7 @@ static int at_finalize(MPI_Comm comm, int key, void *value, void *extra) {
     aji_mpi *mpi = value;
     if (mpi->finalized)
         return MPI_SUCCESS;
-    aji_gate(mpi->ctx, NULL);
+    aji_last_gate(mpi->ctx);
     aji_message_drain(mpi, NULL, aji_ctx_grace(mpi->ctx));
     aji_message_abandon(mpi, NULL);
     for (aj_comm *c = mpi->comms; c; c = c->next)
@@ -74,7 +74,7 @@ static bool destroy(aj_ctx *ctx) {
     aji_mpi *mpi = aji_mpi_of(ctx);
     mpi->finalized = mpi->finalized || !mpi_is_usable();
     if (!mpi->finalized)
-        aji_gate(ctx, NULL);
+        aji_last_gate(ctx);
     bool left = abandon_open(mpi);
     for (aj_scope *s = aji_ctx_scope(ctx); s; s = aji_scope_parent(s))
         aji_request_scope_end(ctx, s, aji_scope_mark(s, AJI_SLOT_MPI));
@@ -114,14 +114,16 @@ static int comm_size(const aj_comm *comm) {
     return comm->size > 0 ? comm->size : 1;
 }
 
-/* Not on `words`: there only the round of errors.c may be met, which a rank in error starts at any time. */
+/* The checks of autograd.h compare numbers over the ranks. */
+static const aji_op aji_op_check = {.name = "a check of gradients"};
+
 static aj_status sum(aj_comm *comm, int n, double *values) {
     aj_ctx *ctx = comm->ctx;
     if (aj_ctx_status(ctx) != AJ_OK)
         aji_gate(ctx, comm);
     else if (comm->size > 1)
-        aji_mpi_check(ctx, "adjoin: summing a check",
-                      aji_mpi_allreduce(comm, comm->forward, MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_SUM));
+        aji_mpi_allreduce(&(aji_call){.ctx = ctx, .op = &aji_op_check, .comm = comm}, MPI_IN_PLACE, values, n, MPI_DOUBLE,
+                          MPI_SUM);
     return aj_ctx_status(ctx);
 }
 
@@ -130,12 +132,16 @@ static aj_status gather(aj_comm *comm, int n, const double *mine, double *all) {
     if (aj_ctx_status(ctx) != AJ_OK) {
         aji_gate(ctx, comm);
     } else if (comm->size > 1) {
-        aji_mpi_check(ctx, "adjoin: gathering a check", aji_mpi_allgather(comm, comm->forward, mine, all, n, MPI_DOUBLE));
+        aji_mpi_allgather(&(aji_call){.ctx = ctx, .op = &aji_op_check, .comm = comm}, mine, all, n, MPI_DOUBLE);
     } else {
         for (int i = 0; i < n; i++)
             all[i] = mine[i];
     }
     return aj_ctx_status(ctx);
+}
+
+static aj_status compare(const aji_call *c) {
+    return aji_compare_call(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
 }
 
 /* MPI forgets the cache when the user frees the communicator. */
@@ -166,6 +172,7 @@ aj_status aji_mpi_attach(aj_ctx *ctx, const char *op) {
                                          .release = aji_comm_release,
                                          .ctx = comm_ctx,
                                          .gate = aji_gate,
+                                         .compare = compare,
                                          .open_request = aji_open_request,
                                          .sweep_begin = aji_streams_begin,
                                          .sweep_end = aji_streams_end,

@@ -19,7 +19,7 @@ typedef struct start {
 /* The message that this node starts; NULL: none, or none that travels. */
 static aji_message *started_by(aji_node *node) {
     const aji_op *op = aji_node_op(node);
-    if (op != &aji_op_isend && op != &aji_op_irecv && op != &aji_op_send && op != &aji_op_recv)
+    if (!aji_is_message(op) || op == &aji_op_wait)
         return NULL;
     aji_message *m = ((aji_message_attr *)aji_node_attr(node))->message;
     return m->peer == MPI_PROC_NULL ? NULL : m;
@@ -42,6 +42,9 @@ static int compare_starts(const void *a, const void *b) {
 }
 
 aj_status aji_streams_begin(aj_ctx *ctx, aji_sweep *sweep) {
+    aj_status status = aji_sweep_reached_only(sweep) ? aji_compare_reached(ctx, sweep) : AJ_OK;
+    if (status != AJ_OK)
+        return status;
     int64_t n = 0, count = aji_sweep_count(sweep);
     for (int64_t i = 0; i < count; i++)
         n += aji_sweep_visits(sweep, i) && started_by(aji_sweep_node(sweep, i));
@@ -94,6 +97,7 @@ aj_status aji_streams_end(aj_ctx *ctx, aji_sweep *sweep, aj_status status) {
 
 static aj_status post(aji_message *m) {
     aj_tensor *buffer = aji_zeros_meta(m->ctx, m->device, &m->meta);
+    aji_mpi_of(m->ctx)->number = m->envelope.number;
     m->gradient = buffer ? aj_irecv(buffer, m->peer, m->tag, m->comm) : NULL;
     if (!m->gradient)
         return aj_ctx_status(m->ctx);
@@ -123,6 +127,7 @@ aj_tensor *aji_wait_gradient(aji_message *m) {
 /* Start those whose turn has come: m, if all later starts of its stream have gone, and then the earlier ones that wait behind it. */
 static aj_status send_in_turn(aji_message *m) {
     for (; m && m->kept && (!m->later || m->later->adjoint_started); m = m->earlier) {
+        aji_mpi_of(m->ctx)->number = m->envelope.number;
         if (!aj_send(m->kept, m->peer, m->tag, m->comm))
             return aj_ctx_status(m->ctx);
         aj_release(&m->kept);

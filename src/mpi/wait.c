@@ -42,6 +42,35 @@ int aji_mpi_wait(bool yields, MPI_Request *request, MPI_Status *status, double s
     return code;
 }
 
+/* Is there something else than MPI to wait for: a time limit, a report? */
+static aji_waited wait_interruptibly(const aj_comm *comm, MPI_Request *request, MPI_Status *status, int *code) {
+    double end = MPI_Wtime() + comm->timeout;
+    for (int polls = 0;; polls++) {
+        int done = 0;
+        *code = MPI_Test(request, &done, status);
+        if (done || *code != MPI_SUCCESS)
+            return AJI_CAME;
+        if (aji_is_told(comm))
+            return AJI_TOLD;
+        if (comm->timeout > 0 && MPI_Wtime() > end)
+            return AJI_LATE;
+        if (comm->yields && polls >= POLLS_BEFORE_YIELD)
+            sched_yield();
+    }
+}
+
+aji_waited aji_wait_for(aj_comm *comm, const char *op, MPI_Request *request, MPI_Status *status) {
+    int code;
+    aji_waited waited = AJI_CAME;
+    MPI_Errhandler users = hold_back_errors();
+    if (comm->polls)
+        waited = wait_interruptibly(comm, request, status, &code);
+    else
+        code = MPI_Wait(request, status);
+    give_handler_back(users);
+    return waited == AJI_CAME && aji_mpi_check(comm->ctx, op, code) != AJ_OK ? AJI_FAILED : waited;
+}
+
 aj_status aji_mpi_check(aj_ctx *ctx, const char *op, int code) {
     if (code == MPI_SUCCESS)
         return AJ_OK;

@@ -38,6 +38,9 @@ static void defaults_from_environment(aj_ctx_opts *o) {
         o->grace = seconds_from("ADJOIN_GRACE", DEFAULT_GRACE);
     if (!(o->timeout > 0))
         o->timeout = seconds_from("ADJOIN_TIMEOUT", 0);
+    const char *check = getenv("ADJOIN_CHECK");
+    if (check && strcmp(check, "0") != 0 && *check)
+        o->checked = 1;
     if (pool && strcmp(pool, "0") == 0)
         o->disable_pool = 1;
 }
@@ -159,6 +162,10 @@ double aji_ctx_grace(const aj_ctx *ctx) {
 
 double aji_ctx_timeout(const aj_ctx *ctx) {
     return ctx->opts.timeout;
+}
+
+bool aji_ctx_checked(const aj_ctx *ctx) {
+    return ctx->opts.checked;
 }
 
 const char *aji_ctx_operation(const aj_ctx *ctx) {

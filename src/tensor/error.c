@@ -97,6 +97,14 @@ void aji_ctx_replace_error(aj_ctx *ctx, aj_status status, const char *format, ..
     va_end(args);
 }
 
+void aji_ctx_amend_error(aj_ctx *ctx, const char *more) {
+    char old[AJI_ERROR_TEXT];
+    memcpy(old, ctx->error, sizeof(old));
+    const char *rest = strchr(old, '\n');
+    int line = rest ? (int)(rest - old) : (int)strlen(old);
+    snprintf(ctx->error, sizeof(ctx->error), "%.*s\n%s%s", line, old, more, rest ? rest : "");
+}
+
 aj_status aj_ctx_status(const aj_ctx *ctx) {
     return ctx ? ctx->status : AJ_ERR_ARG;
 }

@@ -116,6 +116,9 @@ void aji_ctx_log(aj_ctx *ctx, const char *format, ...) AJ_PRINTF(2, 3); /* one l
 const char *aji_ctx_enter(aj_ctx *ctx, const char *operation);
 /* Another error in the place of the context's: what the ranks have agreed on. */
 void aji_ctx_replace_error(aj_ctx *ctx, aj_status status, const char *format, ...) AJ_PRINTF(3, 4);
+/* More to say of the context's error: a text behind its first line. */
+void aji_ctx_amend_error(aj_ctx *ctx, const char *more);
+bool aji_ctx_checked(const aj_ctx *ctx);
 int64_t aji_ctx_error_epoch(const aj_ctx *ctx); /* counts clear_error calls: tells one error episode from the next */
 aj_scope *aji_ctx_scope(const aj_ctx *ctx);     /* the innermost open scope */
 aj_scope *aji_scope_parent(const aj_scope *scope);

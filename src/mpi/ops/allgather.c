@@ -13,9 +13,7 @@ static aj_status forward(aji_call *c) {
     aj_status status = aji_packed_open(c, &p, true);
     if (status != AJ_OK)
         return status;
-    return aji_packed_close(c, &p,
-                            aji_mpi_allgatherv(c->comm, aji_channel(c->comm), p.in, p.counts[c->comm->rank], p.out, p.counts,
-                                               aji_mpi_type(c->in_meta[0].dtype)));
+    return aji_packed_close(c, &p, aji_mpi_allgatherv(c, p.in, p.out, p.counts, aji_mpi_type(c->in_meta[0].dtype)));
 }
 
 static aj_status vjp(aji_call *c) {

@@ -7,17 +7,15 @@ static aj_status infer(aji_call *c) {
     return aji_check_reduction(c, ((const aji_reduction_attr *)c->attr)->op, true);
 }
 
-static int sum(aji_call *c, MPI_Op op, const aji_value *x, aji_value *y) {
-    return aji_mpi_allreduce(c->comm, aji_channel(c->comm), aji_value_data(x), aji_value_data(y), aji_meta_numel(&x->meta),
-                             aji_mpi_type(x->meta.dtype), op);
+static aj_status sum(aji_call *c, MPI_Op op, const aji_value *x, aji_value *y) {
+    return aji_mpi_allreduce(c, aji_value_data(x), aji_value_data(y), aji_meta_numel(&x->meta), aji_mpi_type(x->meta.dtype), op);
 }
 
 static aj_status extremum(aji_call *c, aji_reduction_attr *a, const aji_value *x, aji_value *y) {
     aji_pairs p;
     aj_status status = aji_pairs_open(c, &p, a->op, aji_meta_numel(&x->meta), x);
     if (status == AJ_OK)
-        status = aji_mpi_check(c->ctx, c->op->name,
-                               aji_mpi_allreduce(c->comm, aji_channel(c->comm), MPI_IN_PLACE, p.data, p.n, p.type, p.op));
+        status = aji_mpi_allreduce(c, MPI_IN_PLACE, p.data, p.n, p.type, p.op);
     if (status == AJ_OK && !(a->winner = aji_pairs_split(&p, y)))
         status = aj_ctx_status(c->ctx);
     aji_pairs_close(c, &p);
@@ -32,7 +30,7 @@ static aj_status reduce(aji_call *c, aji_reduction_attr *a, MPI_Op op) {
     if (y && a && aji_is_extremum(c, op))
         status = extremum(c, a, x, y);
     else if (y)
-        status = aji_mpi_check(c->ctx, c->op->name, sum(c, op, x, y));
+        status = sum(c, op, x, y);
     aji_value_release(x);
     if (status == AJ_OK)
         return aji_from_host(c, y);

@@ -91,6 +91,16 @@ static void count(const aji_call *c, int64_t *to, int64_t *from) {
     }
 }
 
+/* Entries of all ranks together. */
+static int64_t whole(const aji_call *c) {
+    const attr *a = c->attr;
+    int64_t n = a->gather->first[c->comm->size];
+    for (int i = 0; i < c->in_meta[0].ndim; i++)
+        if (i != a->gather_axis)
+            n *= i == a->scatter_axis ? a->scatter->first[c->comm->size] : c->in_meta[0].shape[i];
+    return n;
+}
+
 /* The block that came from rank k, into its place in y. Blocks have the scatter axis in front; so has `front`, a view on y. */
 static aj_status place_block(const aji_call *c, aji_value *came, int64_t *offset, aji_value *front, int k) {
     const attr *a = c->attr;
@@ -140,9 +150,7 @@ static aj_status forward(aji_call *c) {
     aj_status status = aj_ctx_status(c->ctx);
     if (came) {
         count(c, to, from);
-        status = aji_mpi_check(c->ctx, c->op->name,
-                               aji_mpi_alltoallv(c->comm, aji_channel(c->comm), aji_value_data(x), to, aji_value_data(came), from,
-                                                 aji_mpi_type(x->meta.dtype)));
+        status = aji_mpi_alltoallv(c, aji_value_data(x), to, aji_value_data(came), from, aji_mpi_type(x->meta.dtype), whole(c));
     }
     if (status == AJ_OK)
         status = place_blocks(c, came);

@@ -4,7 +4,7 @@
 static aj_status forward(aji_call *c) {
     if (c->comm->size <= 1)
         return AJ_OK;
-    return aji_mpi_check(c->ctx, "aj_barrier", aji_mpi_barrier(c->comm, aji_channel(c->comm)));
+    return aji_mpi_barrier(c);
 }
 
 static aj_status vjp(aji_call *c) {
@@ -22,6 +22,7 @@ const aji_op aji_op_barrier = {
 aj_status aj_barrier(aj_comm *comm) {
     if (!comm)
         return AJ_ERR_ARG;
-    aji_mpi_of(comm->ctx)->last = comm;
+    if (!aji_comm_enter(comm, "aj_barrier"))
+        return aj_ctx_status(comm->ctx);
     return aji_apply(&aji_op_barrier, comm, comm->ctx, NULL, 0, NULL, 0, NULL);
 }

@@ -19,9 +19,7 @@ static aj_status forward(aji_call *c) {
     aji_value *y = is_root ? aji_to_host(c->x[0]) : reuse ? aji_value_retain(c->x[0]) : aji_new_on_host(c);
     if (!y)
         return aj_ctx_status(c->ctx);
-    aj_status status = aji_mpi_check(c->ctx, "aj_bcast",
-                                     aji_mpi_bcast(c->comm, aji_channel(c->comm), aji_value_data(y), aji_meta_numel(&y->meta),
-                                                   aji_mpi_type(y->meta.dtype), a->root));
+    aj_status status = aji_mpi_bcast(c, aji_value_data(y), aji_meta_numel(&y->meta), aji_mpi_type(y->meta.dtype), a->root);
     if (status == AJ_OK && is_root) {
         aji_value_release(y);
         return aji_return_operand(c);

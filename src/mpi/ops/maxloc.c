@@ -34,8 +34,7 @@ static aj_status forward(aji_call *c, MPI_Op op) {
     aji_pairs p = {.data = NULL};
     aj_status status = y ? aji_pairs_open(c, &p, op, aji_meta_numel(&x->meta), x) : aj_ctx_status(c->ctx);
     if (status == AJ_OK && c->comm->size > 0)
-        status = aji_mpi_check(c->ctx, c->op->name,
-                               aji_mpi_allreduce(c->comm, aji_channel(c->comm), MPI_IN_PLACE, p.data, p.n, p.type, p.op));
+        status = aji_mpi_allreduce(c, MPI_IN_PLACE, p.data, p.n, p.type, p.op);
     if (status == AJ_OK)
         winner = aji_pairs_split(&p, y);
     if (winner)

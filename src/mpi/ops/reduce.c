@@ -12,10 +12,8 @@ static aj_status infer(aji_call *c) {
 
 static aj_status sum(aji_call *c, const aji_value *x, aji_value *y, bool in_place) {
     const aji_reduction_attr *a = c->attr;
-    return aji_mpi_check(c->ctx, c->op->name,
-                         aji_mpi_reduce(c->comm, aji_channel(c->comm), in_place ? MPI_IN_PLACE : aji_value_data(x),
-                                        y ? aji_value_data(y) : NULL, aji_meta_numel(&x->meta), aji_mpi_type(x->meta.dtype),
-                                        a->op, a->root));
+    return aji_mpi_reduce(c, in_place ? MPI_IN_PLACE : aji_value_data(x), y ? aji_value_data(y) : NULL, aji_meta_numel(&x->meta),
+                          aji_mpi_type(x->meta.dtype), a->op, a->root);
 }
 
 static aj_status extremum(aji_call *c, const aji_value *x, aji_value *y) {
@@ -23,9 +21,7 @@ static aj_status extremum(aji_call *c, const aji_value *x, aji_value *y) {
     aji_pairs p;
     aj_status status = aji_pairs_open(c, &p, a->op, aji_meta_numel(&x->meta), x);
     if (status == AJ_OK)
-        status = aji_mpi_check(c->ctx, c->op->name,
-                               aji_mpi_reduce(c->comm, aji_channel(c->comm), y ? MPI_IN_PLACE : p.data, y ? p.data : NULL, p.n,
-                                              p.type, p.op, a->root));
+        status = aji_mpi_reduce(c, y ? MPI_IN_PLACE : p.data, y ? p.data : NULL, p.n, p.type, p.op, a->root);
     if (status == AJ_OK && y && !(a->winner = aji_pairs_split(&p, y)))
         status = aj_ctx_status(c->ctx);
     aji_pairs_close(c, &p);

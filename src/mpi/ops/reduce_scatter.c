@@ -27,29 +27,27 @@ static aj_status infer(aji_call *c) {
     return status;
 }
 
-static int sum(aji_call *c, const aji_packed *p) {
+static aj_status sum(aji_call *c, const aji_packed *p) {
     const aji_axis_attr *a = c->attr;
-    return aji_mpi_reduce_scatter(c->comm, aji_channel(c->comm), p->in, p->out, p->counts, aji_mpi_type(c->in_meta[0].dtype),
-                                  a->op);
+    return aji_mpi_reduce_scatter(c, p->in, p->out, p->counts, aji_mpi_type(c->in_meta[0].dtype), a->op);
 }
 
-/* On pairs; what goes wrong is raised. */
-static void extremum(aji_call *c, aji_packed *p) {
+/* On pairs. */
+static aj_status extremum(aji_call *c, aji_packed *p) {
     aji_axis_attr *a = c->attr;
     aji_pairs in, out = {.data = NULL};
     aj_status status = aji_pairs_open(c, &in, a->op, aji_meta_numel(&p->x->meta), p->x);
     if (status == AJ_OK)
         status = aji_pairs_open(c, &out, a->op, aji_meta_numel(&p->y->meta), NULL);
     if (status == AJ_OK)
-        status =
-            aji_mpi_check(c->ctx, c->op->name,
-                          aji_mpi_reduce_scatter(c->comm, aji_channel(c->comm), in.data, out.data, p->counts, in.type, in.op));
+        status = aji_mpi_reduce_scatter(c, in.data, out.data, p->counts, in.type, in.op);
     aji_value *winner = status == AJ_OK ? aji_pairs_split(&out, p->y) : NULL;
     if (winner)
         a->winner = aji_move_front_to(winner, a->axis);
     aji_value_release(winner);
     aji_pairs_close(c, &in);
     aji_pairs_close(c, &out);
+    return status;
 }
 
 static aj_status forward(aji_call *c) {
@@ -60,10 +58,7 @@ static aj_status forward(aji_call *c) {
     aj_status status = aji_packed_open(c, &p, true);
     if (status != AJ_OK)
         return status;
-    if (!aji_is_extremum(c, a->op))
-        return aji_packed_close(c, &p, sum(c, &p));
-    extremum(c, &p);
-    return aji_packed_close(c, &p, MPI_SUCCESS);
+    return aji_packed_close(c, &p, aji_is_extremum(c, a->op) ? extremum(c, &p) : sum(c, &p));
 }
 
 /* (g, winner) in one allgather: as (before, axis, after), one behind the other along a new first axis. */

@@ -21,11 +21,9 @@ static aj_status forward(aji_call *c, bool exclusive) {
     if (comm->size == 0)
         return aji_return_operand(c);
     aji_value *x = aji_to_host(c->x[0]), *y = x ? aji_new_on_host(c) : NULL;
-    aj_status status = y ? aji_comm_need_reversed(comm, c->op->name) : aj_ctx_status(c->ctx);
-    if (status == AJ_OK)
-        status = aji_mpi_check(c->ctx, c->op->name,
-                               aji_mpi_scan(comm, a->reversed ? comm->reversed : aji_channel(comm), exclusive, aji_value_data(x),
-                                            aji_value_data(y), aji_meta_numel(&x->meta), aji_mpi_type(x->meta.dtype), a->op));
+    aj_status status = y ? aji_mpi_scan(c, a->reversed, exclusive, aji_value_data(x), aji_value_data(y), aji_meta_numel(&x->meta),
+                                        aji_mpi_type(x->meta.dtype), a->op)
+                         : aj_ctx_status(c->ctx);
     bool is_first = comm->rank == (a->reversed ? comm->size - 1 : 0);
     if (status == AJ_OK && exclusive && is_first) /* MPI leaves it undefined */
         memset(aji_value_data(y), 0, (size_t)aji_meta_numel(&y->meta) * aj_dtype_size(y->meta.dtype));

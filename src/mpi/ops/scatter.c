@@ -49,9 +49,7 @@ static aj_status forward(aji_call *c) {
     aj_status status = aji_packed_open(c, &p, c->comm->rank == a->root);
     if (status != AJ_OK)
         return status;
-    return aji_packed_close(c, &p,
-                            aji_mpi_scatterv(c->comm, aji_channel(c->comm), p.in, p.counts, p.out, p.counts[c->comm->rank],
-                                             aji_mpi_type(c->in_meta[0].dtype), a->root));
+    return aji_packed_close(c, &p, aji_mpi_scatterv(c, p.in, p.counts, p.out, aji_mpi_type(c->in_meta[0].dtype), a->root));
 }
 
 static aj_status vjp(aji_call *c) {

@@ -27,11 +27,16 @@ static aj_status vjp(aji_call *c) {
     return AJ_OK;
 }
 
+static aj_status forward(aji_call *c) {
+    aj_status status = aji_compare_contents(c);
+    return status == AJ_OK ? aji_return_operand(c) : status;
+}
+
 const aji_op aji_op_shared = {
     .name = "aj_shared",
     .maths = "y = x; gx = sum_r g_r",
     .flags = AJI_OP_COMM,
-    .forward = aji_return_operand,
+    .forward = forward,
     .vjp = vjp,
 };
 

@@ -1,0 +1,63 @@
+/*
+ * Checked mode: before a collective the ranks compare what they call; messages travel behind an envelope; an error on one rank is told to all others of the
+ * communicator, and whoever waits in a call on it, or enters one, stops. docs/checked-mode.md.
+ *
+ * All of it is made of small messages on `words`, which a rank can stop waiting for at any time, as it could not leave a collective of MPI.
+ */
+#ifndef AJI_CHECKED_H
+#define AJI_CHECKED_H
+
+#include "mpi/comm_internal.h"
+
+enum { AJI_TAG_UP = 1, AJI_TAG_DOWN, AJI_TAG_REPORT }; /* on `words`; 0 is the marker's (flush.c) */
+enum { AJI_POSITION_TEXT = 320, AJI_REPORT_TEXT = 1024 };
+
+typedef enum aji_caller { AJI_GATE, AJI_AGREE, AJI_CLOSE } aji_caller;
+
+/* What each rank tells each other one when one of them is in error. */
+typedef struct aji_report {
+    aj_status status;  /* of its own error; AJ_OK: it has none, or only one that it was told */
+    bool in_error;     /* also if it was told */
+    aji_caller caller; /* where it reports from */
+    char position[AJI_POSITION_TEXT], message[AJI_REPORT_TEXT];
+} aji_report;
+
+/* A small message of the library's own, until MPI has finished with it. */
+typedef struct aji_note aji_note;
+
+struct aji_checked {
+    MPI_Comm payload;    /* what envelopes announce */
+    int64_t *sent;       /* messages so far, by destination: of the forward, then of adjoints */
+    aji_note *notes;     /* under way on words */
+    char where[200];     /* what this rank is in, or was in last */
+    bool reporting;      /* a round is open: this rank has sent its reports */
+    bool flushing;       /* all reports are there: the markers are under way */
+    int missing;         /* reports that have not come */
+    bool *came;          /* by rank */
+    aji_report *reports; /* by rank */
+    int64_t waited;      /* the error episode for which this rank has waited in vain */
+};
+
+aj_status aji_checked_open(aj_comm *comm);
+void aji_checked_close(aj_comm *comm); /* frees */
+
+/* notes.c */
+/* To the n ranks from `first` on, but not to this one. */
+aj_status aji_note_send(aj_comm *comm, int first, int n, int tag, const void *data, size_t bytes);
+void aji_notes_progress(aj_comm *comm);
+void aji_notes_abandon(aj_comm *comm, bool mpi_is_there);
+/* Receive a note of so many bytes, unless a report comes first or the time is up. */
+aji_waited aji_note_recv(const aj_comm *comm, int source, int tag, void *data, size_t bytes);
+
+/* compare.c */
+aji_waited aji_compare(aj_comm *comm, const char *text); /* AJI_FAILED: raised */
+
+/* reports.c */
+/* A call on the communicator begins: false when this rank is told of another one's error. */
+bool aji_checked_enter(aj_comm *comm, const char *op);
+/* The callers of errors.c. False: other ranks did not come within the grace time. */
+bool aji_checked_gate(aj_comm *comm, bool last);
+aj_status aji_checked_agree(aj_comm *comm);
+bool aji_checked_close_round(aj_comm *comm);
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * Checked mode: the ranks compare what they call before a collective. Up a binary tree, each rank holds what its children call against what it calls itself;
+ * down the tree comes the word to go on. The rank that finds a difference raises it, and so becomes a rank in error, which all others are told of.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "mpi/checked.h"
+
+enum { TEXT = 256 };
+
+aji_waited aji_compare(aj_comm *comm, const char *text) {
+    aji_checked *k = comm->checked;
+    char mine[TEXT] = "", theirs[TEXT], go_on = 1;
+    snprintf(mine, sizeof(mine), "%s", text);
+    snprintf(k->where, sizeof(k->where), "%s", text);
+    aji_notes_progress(comm);
+    int children[2] = {2 * comm->rank + 1, 2 * comm->rank + 2};
+    for (int i = 0; i < 2 && children[i] < comm->size; i++) {
+        aji_waited waited = aji_note_recv(comm, children[i], AJI_TAG_UP, theirs, TEXT);
+        if (waited != AJI_CAME)
+            return waited;
+        if (strcmp(mine, theirs) != 0)
+            return aj_raise(comm->ctx, AJ_ERR_PEER,
+                            "%s: the ranks of a communicator make different calls. Rank %d: %s. Rank %d: %s. Expected the same "
+                            "on all of its ranks",
+                            aji_ctx_operation(comm->ctx), comm->rank, mine, children[i], theirs),
+                   AJI_FAILED;
+    }
+    int parent = (comm->rank - 1) / 2;
+    if (comm->rank > 0 && aji_note_send(comm, parent, 1, AJI_TAG_UP, mine, TEXT) != AJ_OK)
+        return AJI_FAILED;
+    aji_waited waited = comm->rank > 0 ? aji_note_recv(comm, parent, AJI_TAG_DOWN, &go_on, 1) : AJI_CAME;
+    for (int i = 0; i < 2 && children[i] < comm->size && waited == AJI_CAME; i++)
+        if (aji_note_send(comm, children[i], 1, AJI_TAG_DOWN, &go_on, 1) != AJ_OK)
+            waited = AJI_FAILED;
+    return waited;
+}
+
+aj_status aji_compare_text(aj_comm *comm, const char *text) {
+    if (!comm->checked || comm->size <= 1)
+        return AJ_OK;
+    aji_waited waited = aji_compare(comm, text);
+    if (waited == AJI_TOLD)
+        return aji_be_told(comm);
+    return waited == AJI_CAME ? AJ_OK : waited == AJI_LATE ? aji_raise_late(comm) : aj_ctx_status(comm->ctx);
+}
+
+/* ---- what a call looks like ---- */
+
+typedef struct line {
+    char text[TEXT];
+    size_t used;
+} line;
+
+static void append(line *l, const char *format, ...) AJ_PRINTF(2, 3);
+static void append(line *l, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(l->text + l->used, TEXT - l->used, format, args);
+    va_end(args);
+    l->used = n > 0 && (size_t)n < TEXT - l->used ? l->used + (size_t)n : l->used;
+}
+
+static void describe(line *l, const aji_call *c, aji_shapes shapes, MPI_Op op, int root) {
+    char shape[160];
+    bool has_operand = c->n_in > 0 && shapes == AJI_SAME_SHAPE;
+    append(l, "%s", c->op->name);
+    if (has_operand)
+        append(l, " of %s %s", aj_dtype_name(c->in_meta[0].dtype),
+               aji_shape_text(c->in_meta[0].ndim, c->in_meta[0].shape, shape));
+    if (op != MPI_OP_NULL)
+        append(l, ", %s", aji_reduction_name(c->ctx, op));
+    if (root != AJI_NO_ROOT)
+        append(l, ", root %d", root);
+    if (aji_in_sweep(c->ctx))
+        append(l, ", in backward");
+    else if (aj_is_recording(c->ctx) && (c->n_in == 0 || aji_dtype_is_float(c->in_meta[0].dtype)))
+        append(l, ", recorded");
+}
+
+aj_status aji_compare_call(const aji_call *c, aji_shapes shapes, MPI_Op op, int root) {
+    if (!c->comm->checked || c->comm->size <= 1)
+        return AJ_OK;
+    line l = {.used = 0};
+    describe(&l, c, shapes, op, root);
+    return aji_compare_text(c->comm, l.text);
+}
+
+/* FNV-1a, 64 bits (Fowler, Noll, Vo: RFC 9923). */
+static uint64_t hash(uint64_t h, const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ at[i]) * 0x100000001b3u;
+    return h;
+}
+static const uint64_t hash_start = 0xcbf29ce484222325u;
+
+aj_status aji_compare_contents(const aji_call *c) {
+    if (!c->comm->checked || c->comm->size <= 1)
+        return AJ_OK;
+    aji_value *x = aji_to_host(c->x[0]);
+    if (!x)
+        return aj_ctx_status(c->ctx);
+    uint64_t h = hash(hash_start, aji_value_data(x), (size_t)aji_meta_numel(&x->meta) * aj_dtype_size(x->meta.dtype));
+    aji_value_release(x);
+    line l = {.used = 0};
+    describe(&l, c, AJI_SAME_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
+    append(&l, ", contents %016llx", (unsigned long long)h);
+    return aji_compare_text(c->comm, l.text);
+}
+
+/* ---- AJ_REACHED: do all ranks visit the same nodes? ---- */
+
+aj_status aji_compare_reached(aj_ctx *ctx, const aji_sweep *sweep) {
+    aj_status status = AJ_OK;
+    for (aj_comm *comm = aji_mpi_of(ctx)->comms; comm && status == AJ_OK; comm = comm->next) {
+        int64_t calls = 0, visited = 0;
+        uint64_t which = hash_start;
+        for (int64_t i = 0; i < aji_sweep_count(sweep); i++) {
+            aji_node *node = aji_sweep_node(sweep, i);
+            if (aji_node_comm(node) != comm || aji_is_message(aji_node_op(node)))
+                continue;
+            if (aji_sweep_visits(sweep, i)) {
+                which = hash(which, &calls, sizeof(calls));
+                visited++;
+            }
+            calls++;
+        }
+        line l = {.used = 0};
+        append(&l, "a sweep with AJ_REACHED that visits %lld of %lld calls on this communicator (%016llx)", (long long)visited,
+               (long long)calls, (unsigned long long)which);
+        if (calls > 0)
+            status = aji_compare_text(comm, l.text);
+    }
+    return status;
+}

@@ -1,0 +1,270 @@
+/*
+ * Checked mode: what happens when a rank is in error. It reports to every other rank of the communicator: its error, and where it is. Whoever is in a call
+ * on that communicator, or enters one, finds the report, stops, and reports too, so that in the end every rank has the report of every other. Then what was
+ * under way is flushed, and the communicator is sound again. That is a round; ranks that do not come within the grace time leave it open, and it goes on
+ * when they do.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mpi/checked.h"
+
+static int64_t episode(const aj_ctx *ctx) {
+    return aji_ctx_error_epoch(ctx) + 1;
+}
+
+/* ---- a round ---- */
+
+/* Up to the backtrace. */
+static void copy_message(char *to, size_t size, const char *error) {
+    const char *end = strstr(error, "\n  at ");
+    int n = end ? (int)(end - error) : (int)strlen(error);
+    snprintf(to, size, "%.*s", n, error);
+}
+
+static void describe_position(const aj_comm *comm, char *text, size_t size) {
+    int n = snprintf(text, size, "%s; its last operations: ", comm->checked->where);
+    if (n > 0 && (size_t)n < size)
+        aji_describe_recent(aji_mpi_of(comm->ctx), text + n, size - (size_t)n);
+}
+
+static void open_round(aj_comm *comm, aji_caller who) {
+    aji_checked *k = comm->checked;
+    aji_mpi *mpi = aji_mpi_of(comm->ctx);
+    aji_report *mine = &k->reports[comm->rank];
+    memset(k->reports, 0, (size_t)comm->size * sizeof(*k->reports));
+    memset(k->came, 0, (size_t)comm->size * sizeof(*k->came));
+    mine->caller = who;
+    mine->in_error = aj_ctx_status(comm->ctx) != AJ_OK;
+    mine->status = mpi->told == episode(comm->ctx) ? AJ_OK : aj_ctx_status(comm->ctx);
+    copy_message(mine->message, sizeof(mine->message), aj_ctx_error(comm->ctx));
+    describe_position(comm, mine->position, sizeof(mine->position));
+    k->came[comm->rank] = true;
+    k->missing = comm->size - 1;
+    k->reporting = true;
+    k->flushing = false;
+    aji_note_send(comm, 0, comm->size, AJI_TAG_REPORT, mine, sizeof(*mine));
+}
+
+static bool receive_report(aj_comm *comm) {
+    aji_checked *k = comm->checked;
+    MPI_Status status;
+    int found = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, AJI_TAG_REPORT, comm->words, &found, &status);
+    if (!found)
+        return false;
+    int from = status.MPI_SOURCE;
+    MPI_Recv(&k->reports[from], (int)sizeof(aji_report), MPI_BYTE, from, AJI_TAG_REPORT, comm->words, MPI_STATUS_IGNORE);
+    k->came[from] = true;
+    if (--k->missing > 0)
+        return true;
+    k->flushing = true;
+    aji_flush_begin(comm);
+    return true;
+}
+
+static bool flush(aj_comm *comm) {
+    if (!aji_flush_step(comm))
+        return false;
+    aji_flush_end(comm);
+    aji_notes_progress(comm);
+    comm->checked->reporting = false;
+    return true;
+}
+
+/* Take part in the round, or open one; true when it is over. */
+static bool run_round(aj_comm *comm, aji_caller who) {
+    aji_checked *k = comm->checked;
+    if (!k->reporting)
+        open_round(comm, who);
+    double end = MPI_Wtime() + aji_ctx_grace(comm->ctx);
+    while (k->reporting) {
+        if (k->flushing ? flush(comm) : receive_report(comm))
+            continue;
+        if (MPI_Wtime() > end)
+            return false;
+        sched_yield();
+    }
+    return true;
+}
+
+/* ---- what a round tells ---- */
+
+/* The lowest rank with an error of its own; failing that, with any. -1: none, of those that came. */
+static int first_in_error(const aj_comm *comm) {
+    const aji_checked *k = comm->checked;
+    for (int r = 0; r < comm->size; r++)
+        if (k->came[r] && k->reports[r].status != AJ_OK)
+            return r;
+    for (int r = 0; r < comm->size; r++)
+        if (k->came[r] && k->reports[r].in_error)
+            return r;
+    return -1;
+}
+
+static bool all_from(const aj_comm *comm, aji_caller who, aji_caller or_who) {
+    const aji_checked *k = comm->checked;
+    for (int r = 0; r < comm->size; r++)
+        if (k->reports[r].caller != who && k->reports[r].caller != or_who)
+            return false;
+    return true;
+}
+
+/* Where the ranks are: a line for each, the first ones and this one. */
+typedef struct positions {
+    char text[3072];
+} positions;
+
+static positions where_all_are(const aj_comm *comm) {
+    enum { SHOWN = 8 };
+    const aji_checked *k = comm->checked;
+    positions p = {""};
+    size_t used = 0;
+    for (int r = 0; r < comm->size; r++) {
+        if (r >= SHOWN && r != comm->rank)
+            continue;
+        int n = snprintf(p.text + used, sizeof(p.text) - used, "%s  rank %d%s: %s", used ? "\n" : "", r,
+                         r == comm->rank ? " (this one)" : "",
+                         k->came[r] ? k->reports[r].position : "in no call on this communicator");
+        used = n > 0 && (size_t)n < sizeof(p.text) - used ? used + (size_t)n : used;
+    }
+    return p;
+}
+
+/* The error of the first rank in error becomes this rank's, with that status; one that this rank has already gets the positions. */
+static void take_error(aj_comm *comm, int first, aj_status status) {
+    aj_ctx *ctx = comm->ctx;
+    aji_mpi *mpi = aji_mpi_of(ctx);
+    positions p = where_all_are(comm);
+    if (aj_ctx_status(ctx) != AJ_OK) {
+        aji_ctx_amend_error(ctx, p.text);
+        return;
+    }
+    mpi->told = episode(ctx);
+    if (first < 0)
+        aj_raise(ctx, status, "%s: other ranks stopped because of an error, and did not come to tell it\n%s",
+                 aji_ctx_operation(ctx), p.text);
+    else
+        aj_raise(ctx, status, "%s: rank %d is in error%s: %s\n%s", aji_ctx_operation(ctx), first,
+                 first == comm->rank ? ", which was cleared here before all ranks knew of it" : "",
+                 comm->checked->reports[first].message, p.text);
+}
+
+static void remember(aj_comm *comm, bool settled) {
+    if (settled)
+        comm->agreed = episode(comm->ctx);
+    else
+        comm->checked->waited = episode(comm->ctx);
+}
+
+/* ---- callers ---- */
+
+bool aji_checked_enter(aj_comm *comm, const char *op) {
+    aji_checked *k = comm->checked;
+    snprintf(k->where, sizeof(k->where), "%s", op);
+    if (!k->reporting && !aji_is_told(comm))
+        return true;
+    const char *before = aji_ctx_enter(comm->ctx, op);
+    aji_be_told(comm);
+    aji_ctx_enter(comm->ctx, before);
+    return false;
+}
+
+aj_status aji_be_told(aj_comm *comm) {
+    bool settled = run_round(comm, AJI_GATE);
+    take_error(comm, first_in_error(comm), AJ_ERR_PEER);
+    remember(comm, settled);
+    return aj_ctx_status(comm->ctx);
+}
+
+aj_status aji_raise_late(aj_comm *comm) {
+    return aj_raise(
+        comm->ctx, AJ_ERR_PEER,
+        "%s: waited %g s for the other ranks of a communicator of %d (ADJOIN_TIMEOUT); expected the same call on all of them",
+        aji_ctx_operation(comm->ctx), comm->timeout, comm->size);
+}
+
+bool aji_checked_gate(aj_comm *comm, bool last) {
+    if (comm->checked->waited == episode(comm->ctx) && !last)
+        return false;
+    bool settled = run_round(comm, AJI_GATE);
+    take_error(comm, first_in_error(comm), AJ_ERR_PEER);
+    remember(comm, settled);
+    return settled;
+}
+
+/* Has the comparison failed, and not because this rank was told? Then that is its error. */
+static bool is_alike(aj_comm *comm, const char *call) {
+    if (aj_ctx_status(comm->ctx) != AJ_OK || comm->checked->reporting)
+        return false;
+    aji_waited waited = aji_compare(comm, call);
+    if (waited == AJI_LATE)
+        aji_raise_late(comm);
+    return waited == AJI_CAME;
+}
+
+/* Rounds until all ranks take part from a call that ends an error: aj_agree or aj_comm_destroy. Those that came from another call have been told in it, and come here next. */
+static bool run_rounds(aj_comm *comm, aji_caller who, aji_caller or_who) {
+    do {
+        if (!run_round(comm, who))
+            return false;
+    } while (!all_from(comm, who, or_who));
+    return true;
+}
+
+aj_status aji_checked_agree(aj_comm *comm) {
+    aj_ctx *ctx = comm->ctx;
+    if (is_alike(comm, "aj_agree"))
+        return AJ_OK;
+    bool settled = run_rounds(comm, AJI_AGREE, AJI_CLOSE);
+    int first = first_in_error(comm);
+    const aji_report *theirs = first >= 0 ? &comm->checked->reports[first] : NULL;
+    aj_status status = theirs && theirs->status != AJ_OK ? theirs->status : AJ_ERR_PEER;
+    if (theirs && first != comm->rank && aj_ctx_status(ctx) != AJ_OK) {
+        char own[AJI_REPORT_TEXT];
+        copy_message(own, sizeof(own), aj_ctx_error(ctx));
+        aji_ctx_replace_error(ctx, status, "aj_agree: rank %d is in error: %s\nThis rank is too: %s\n%s", first, theirs->message,
+                              own, where_all_are(comm).text);
+    } else {
+        take_error(comm, first, status);
+    }
+    remember(comm, settled);
+    return aj_ctx_status(ctx);
+}
+
+bool aji_checked_close_round(aj_comm *comm) {
+    if (is_alike(comm, "aj_comm_destroy"))
+        return true;
+    bool settled = run_rounds(comm, AJI_CLOSE, AJI_CLOSE);
+    take_error(comm, first_in_error(comm), AJ_ERR_PEER);
+    remember(comm, settled);
+    return settled;
+}
+
+/* ---- the state ---- */
+
+aj_status aji_checked_open(aj_comm *comm) {
+    size_t n = (size_t)comm->size;
+    aji_checked *k = comm->checked = aji_calloc(comm->ctx, sizeof(*k));
+    if (!k)
+        return AJ_ERR_MEMORY;
+    k->payload = MPI_COMM_NULL;
+    k->came = aji_calloc(comm->ctx, n * sizeof(*k->came));
+    k->reports = aji_calloc(comm->ctx, n * sizeof(*k->reports));
+    k->sent = aji_calloc(comm->ctx, 2 * n * sizeof(*k->sent));
+    return k->came && k->reports && k->sent ? AJ_OK : AJ_ERR_MEMORY;
+}
+
+void aji_checked_close(aj_comm *comm) {
+    aji_checked *k = comm->checked;
+    if (!k)
+        return;
+    size_t n = (size_t)comm->size;
+    aji_notes_abandon(comm, !aji_mpi_of(comm->ctx)->finalized);
+    aji_free(comm->ctx, k->came, n * sizeof(*k->came));
+    aji_free(comm->ctx, k->reports, n * sizeof(*k->reports));
+    aji_free(comm->ctx, k->sent, 2 * n * sizeof(*k->sent));
+    aji_free(comm->ctx, k, sizeof(*k));
+    comm->checked = NULL;
+}
