@@ -17,14 +17,27 @@ static int right(void) {
 }
 
 /* The context's error is this one, and names `part`; forget it. */
+static bool is_checked(void) {
+    const char *check = getenv("ADJOIN_CHECK");
+    return check && strcmp(check, "0") != 0;
+}
+
 #define EXPECT_ERROR(status, part) expect_error(__LINE__, status, part)
 static void expect_error(int line, aj_status status, const char *part) {
     aj_status got = aj_ctx_status(ctx);
-    CHECK_MSG(got == status, "line %d: %s, expected %s: %s", line, aj_status_name(got), aj_status_name(status),
-              aj_ctx_error(ctx));
+    /* In checked mode another rank's report may come before this rank makes the same mistake. */
+    CHECK_MSG(got == status || (is_checked() && got == AJ_ERR_PEER), "line %d: %s, expected %s: %s", line, aj_status_name(got),
+              aj_status_name(status), aj_ctx_error(ctx));
     CHECK_MSG(strstr(aj_ctx_error(ctx), part), "line %d: \"%s\" does not name %s", line, aj_ctx_error(ctx), part);
     aj_ctx_clear_error(ctx);
     CHECK_INT(aj_ctx_status(ctx), AJ_OK);
+}
+
+/* All ranks have got this far. */
+static void meet(void) {
+    MPI_Request request;
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    rank_wait(&request);
 }
 
 /* A recording with a collective and messages gives what it should: nothing of earlier errors is left in the way. */
@@ -149,14 +162,11 @@ static void peer(void) {
 static void reduction(void) {
     open_world();
     CHECK(aj_allreduce(zeros(2), MPI_LAND, world) == NULL);
-    CHECK(aj_ctx_status(ctx) == AJ_ERR_UNSUPPORTED || aj_ctx_status(ctx) == AJ_ERR_DTYPE);
-    aj_ctx_clear_error(ctx);
+    EXPECT_ERROR(AJ_ERR_UNSUPPORTED, "MPI_LAND");
     CHECK(aj_reduce(zeros(2), MPI_BXOR, 0, world) == NULL);
-    CHECK(aj_ctx_status(ctx) == AJ_ERR_UNSUPPORTED || aj_ctx_status(ctx) == AJ_ERR_DTYPE);
-    aj_ctx_clear_error(ctx);
+    EXPECT_ERROR(AJ_ERR_UNSUPPORTED, "MPI_BXOR");
     CHECK(aj_reduce_inplace(zeros(2), MPI_OP_NULL, 0, world) == NULL);
-    CHECK(aj_ctx_status(ctx) == AJ_ERR_UNSUPPORTED || aj_ctx_status(ctx) == AJ_ERR_ARG);
-    aj_ctx_clear_error(ctx);
+    EXPECT_ERROR(AJ_ERR_UNSUPPORTED, "aj_reduce_inplace");
     check_sound();
     close_world();
 }
@@ -465,7 +475,7 @@ static void too_long(void) {
     open_world();
     aj_send(aj_full(ctx, AJ_F64, AJ_SHAPE(5), 1), right(), 9, world);
     CHECK(aj_recv(zeros(2), left(), 9, world) == NULL);
-    EXPECT_ERROR(AJ_ERR_MPI, "aj_recv");
+    EXPECT_ERROR(is_checked() ? AJ_ERR_SHAPE : AJ_ERR_MPI, "aj_recv");
     check_sound();
     close_world();
 }
@@ -731,6 +741,7 @@ static void open_at_comm_destroy(void) {
     aj_comm *comm = aj_comm_create(ctx, copy);
     MPI_Comm_free(&copy);
     pair p = start(comm);
+    meet();
     aj_comm_destroy(&comm);
     EXPECT_ERROR(AJ_ERR_STATE, "aj_comm_destroy");
     aj_wait(p.in); /* an error or a value, but neither a crash nor a hang */
@@ -744,6 +755,7 @@ static void open_at_comm_destroy(void) {
 static void open_at_ctx_destroy(void) {
     open_world();
     start(world);
+    meet();
     CHECK_INT(aj_ctx_destroy(&ctx), AJ_ERR_LEAK);
     CHECK_CONTAINS(world_log, "isend");
     CHECK_CONTAINS(world_log, "irecv");

@@ -1,25 +1,26 @@
 /*
  * What all communication operations share: entry, checks alike on all ranks, host memory.
  */
+#include <stdio.h>
+
 #include "mpi/checked.h"
 
-static bool begin(aj_comm *comm, const char *op) {
+void aji_comm_enter(aj_comm *comm, const char *op) {
     aji_mpi *mpi = aji_mpi_of(comm->ctx);
     mpi->last = comm;
     aji_message_progress(mpi);
-    return !comm->checked || aj_ctx_status(comm->ctx) != AJ_OK || aji_checked_enter(comm, op);
-}
-
-bool aji_comm_enter(aj_comm *comm, const char *op) {
     if (comm->timeout > 0)
-        aji_recent_add(aji_mpi_of(comm->ctx), "%s", op);
-    return begin(comm, op);
+        aji_recent_add(mpi, "%s", op);
+    if (comm->checked)
+        snprintf(comm->checked->where, sizeof(comm->checked->where), "%s", op);
 }
 
 /* Before any communication call on an operand; false with an error, after the gate. */
 static bool enter(const aji_op *op, aj_tensor *x, aj_comm *comm) {
-    if (comm) /* of a message, its start notes more */
-        return aji_is_message(op) ? begin(comm, op->name) : aji_comm_enter(comm, op->name);
+    if (comm) {
+        aji_comm_enter(comm, op->name);
+        return true;
+    }
     if (x) {
         aj_raise(aj_tensor_ctx(x), AJ_ERR_ARG, "%s: the communicator is NULL; expected one made by aj_comm_create", op->name);
         aji_gate(aj_tensor_ctx(x), NULL);

@@ -53,8 +53,6 @@ aji_waited aji_note_recv(const aj_comm *comm, int source, int tag, void *data, s
 aji_waited aji_compare(aj_comm *comm, const char *text); /* AJI_FAILED: raised */
 
 /* reports.c */
-/* A call on the communicator begins: false when this rank is told of another one's error. */
-bool aji_checked_enter(aj_comm *comm, const char *op);
 /* The callers of errors.c. False: other ranks did not come within the grace time. */
 bool aji_checked_gate(aj_comm *comm, bool last);
 aj_status aji_checked_agree(aj_comm *comm);

@@ -211,7 +211,8 @@ aj_comm *aj_comm_split(aj_comm *comm, int color, int key) {
         aj_raise(ctx, AJ_ERR_ARG, "%s: color %d; expected one >= 0 or MPI_UNDEFINED", op, color);
     MPI_Comm part = MPI_COMM_NULL;
     const char *before = aji_ctx_enter(ctx, op);
-    aj_status status = aji_comm_enter(comm, op) ? aji_meet(comm, op) : aj_ctx_status(ctx);
+    aji_comm_enter(comm, op);
+    aj_status status = aji_meet(comm, op);
     if (status == AJ_OK)
         status = aji_mpi_check(ctx, op, MPI_Comm_split(comm->forward, color, key, &part));
     if (status != AJ_OK)

@@ -42,9 +42,10 @@ typedef struct aji_mpi {
     aji_message **in_flight_end;
     MPI_Datatype pair; /* extremum.c: (value, rank), and the operators on it */
     MPI_Op max, min;
-    char text[160]; /* describes a request for the layer below */
-    int64_t told;   /* the error episode in which this rank has only what another one told */
-    int64_t number; /* of the forward message whose gradient is sent or received now, in checked mode */
+    char text[160];  /* describes a request for the layer below */
+    int64_t amended; /* the one in which its error says where the ranks are */
+    int64_t told;    /* the error episode in which this rank has only what another one told */
+    int64_t number;  /* of the forward message whose gradient is sent or received now, in checked mode */
     char recent[8][64];
     unsigned n_recent; /* operations so far: the last ones are in `recent` */
 } aji_mpi;
@@ -110,7 +111,7 @@ aj_status aji_compare_text(aj_comm *comm, const char *text);                    
 aj_status aji_compare_reached(aj_ctx *ctx, const aji_sweep *sweep); /* which nodes a sweep with AJ_REACHED visits */
 
 /* reports.c: checked mode */
-/* Is another rank's report of an error here? */
+/* Is another rank's report of an error here, or a round open that began with one? */
 bool aji_is_told(const aj_comm *comm);
 /* It is: tell what this rank is in, wait for the others, raise that error. Returns the status. */
 aj_status aji_be_told(aj_comm *comm);
@@ -130,6 +131,7 @@ void aji_close_round(aj_comm *comm);
 
 /* recent.c: what this rank did last, for messages */
 void aji_recent_add(aji_mpi *mpi, const char *format, ...) AJ_PRINTF(2, 3);
+void aji_recent_replace(aji_mpi *mpi, const char *text); /* the last one, by a fuller text */
 void aji_describe_recent(const aji_mpi *mpi, char *text, size_t size);
 
 /* flush.c */
@@ -145,8 +147,7 @@ void aji_flush_end(aj_comm *comm);
 aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm);
 /* Two results; either pointer may be NULL. */
 aj_status aji_comm_apply_two(const aji_op *op, aj_tensor *x, aj_comm *comm, aj_tensor **first, aj_tensor **second);
-/* A communicator's call begins: false with an error, raised. */
-bool aji_comm_enter(aj_comm *comm, const char *op);
+void aji_comm_enter(aj_comm *comm, const char *op); /* a call on the communicator begins */
 aj_status aji_check_root(aji_call *c, int root);
 const char *aji_reduction_name(const aj_ctx *ctx, MPI_Op op);
 /* Is this reduction there for the operand's dtype? Floats: MPI_SUM, and MPI_MAX and MPI_MIN if `extrema`. Integers: all of MPI's. Alike on all ranks. */

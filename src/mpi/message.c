@@ -63,12 +63,20 @@ aj_status aji_message_check(aji_call *c) {
     return AJ_OK;
 }
 
-static void note_start(const aji_message *m) {
+/* What this rank is in, for messages. */
+static void note(const aji_message *m) {
     char text[160];
     if (m->comm->timeout <= 0)
         return;
     aji_request_describe(m, text);
-    aji_recent_add(aji_mpi_of(m->ctx), "%s", text);
+    aji_recent_replace(aji_mpi_of(m->ctx), text);
+    if (m->comm->checked)
+        snprintf(m->comm->checked->where, sizeof(m->comm->checked->where), "%s", text);
+}
+
+/* What is allocated and evaluated is behind it; nothing of MPI yet. */
+static aj_status check_told(const aji_message *m) {
+    return aji_is_told(m->comm) ? aji_be_told(m->comm) : AJ_OK;
 }
 
 /* ---- checked mode: the envelope ---- */
@@ -129,7 +137,7 @@ static aj_status check_envelope(const aji_message *m, const aji_value *buffer, i
 /* ---- start ---- */
 
 aj_status aji_message_start_send(aji_message *m, aji_value *x) {
-    note_start(m);
+    note(m);
     m->count = aji_meta_numel(&x->meta);
     m->meta = x->meta;
     m->device = x->device;
@@ -139,7 +147,7 @@ aj_status aji_message_start_send(aji_message *m, aji_value *x) {
     aj_ctx *ctx = x->ctx;
     /* Borrowed memory may be given back before the message has gone. */
     m->data = aji_is_host(x->device) && aji_value_is_borrowed(x) ? aji_value_copy(x) : aji_to_host(x);
-    if (!m->data)
+    if (!m->data || check_told(m) != AJ_OK)
         return aj_ctx_status(ctx);
     return aji_mpi_check(ctx, m->op,
                          m->comm->checked ? send_checked(m)
@@ -148,14 +156,14 @@ aj_status aji_message_start_send(aji_message *m, aji_value *x) {
 }
 
 aj_status aji_message_start_recv(aji_message *m, aji_value *buffer) {
-    note_start(m);
+    note(m);
     m->adjoint = aji_in_sweep(buffer->ctx);
     m->answers = aji_mpi_of(m->ctx)->number;
     if (m->peer == MPI_PROC_NULL)
         return AJ_OK;
     aj_ctx *ctx = buffer->ctx;
     m->data = aji_value_new(ctx, aj_cpu(ctx), &buffer->meta);
-    if (!m->data)
+    if (!m->data || check_told(m) != AJ_OK)
         return aj_ctx_status(ctx);
     MPI_Comm on = aji_channel(m->comm);
     return aji_mpi_check(ctx, m->op,
@@ -194,8 +202,7 @@ static aj_status raise_late(const aji_message *m) {
 /* Until it comes, or the time is up, or another rank tells of an error: then it is cancelled, unless it has come in that moment. */
 static aj_status wait_for_message(aji_message *m, MPI_Status *status) {
     int cancelled = 0;
-    if (m->comm->checked)
-        aji_request_describe(m, m->comm->checked->where);
+    note(m);
     aji_waited waited = aji_wait_for(m->comm, m->op, &m->request, status);
     if (waited == AJI_CAME)
         return AJ_OK;

@@ -15,6 +15,11 @@ void aji_recent_add(aji_mpi *mpi, const char *format, ...) {
     va_end(args);
 }
 
+void aji_recent_replace(aji_mpi *mpi, const char *text) {
+    mpi->n_recent -= mpi->n_recent > 0;
+    aji_recent_add(mpi, "%s", text);
+}
+
 void aji_describe_recent(const aji_mpi *mpi, char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';

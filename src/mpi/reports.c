@@ -24,9 +24,10 @@ static void copy_message(char *to, size_t size, const char *error) {
 }
 
 static void describe_position(const aj_comm *comm, char *text, size_t size) {
-    int n = snprintf(text, size, "%s; its last operations: ", comm->checked->where);
+    const aji_mpi *mpi = aji_mpi_of(comm->ctx);
+    int n = snprintf(text, size, "%s%s", comm->checked->where, mpi->n_recent > 0 ? "; its last operations: " : "");
     if (n > 0 && (size_t)n < size)
-        aji_describe_recent(aji_mpi_of(comm->ctx), text + n, size - (size_t)n);
+        aji_describe_recent(mpi, text + n, size - (size_t)n);
 }
 
 static void open_round(aj_comm *comm, aji_caller who) {
@@ -138,9 +139,12 @@ static void take_error(aj_comm *comm, int first, aj_status status) {
     aji_mpi *mpi = aji_mpi_of(ctx);
     positions p = where_all_are(comm);
     if (aj_ctx_status(ctx) != AJ_OK) {
-        aji_ctx_amend_error(ctx, p.text);
+        if (mpi->amended != episode(ctx))
+            aji_ctx_amend_error(ctx, p.text);
+        mpi->amended = episode(ctx);
         return;
     }
+    mpi->amended = episode(ctx);
     mpi->told = episode(ctx);
     if (first < 0)
         aj_raise(ctx, status, "%s: other ranks stopped because of an error, and did not come to tell it\n%s",
@@ -159,17 +163,6 @@ static void remember(aj_comm *comm, bool settled) {
 }
 
 /* ---- callers ---- */
-
-bool aji_checked_enter(aj_comm *comm, const char *op) {
-    aji_checked *k = comm->checked;
-    snprintf(k->where, sizeof(k->where), "%s", op);
-    if (!k->reporting && !aji_is_told(comm))
-        return true;
-    const char *before = aji_ctx_enter(comm->ctx, op);
-    aji_be_told(comm);
-    aji_ctx_enter(comm->ctx, before);
-    return false;
-}
 
 aj_status aji_be_told(aj_comm *comm) {
     bool settled = run_round(comm, AJI_GATE);

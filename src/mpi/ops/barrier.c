@@ -22,7 +22,6 @@ const aji_op aji_op_barrier = {
 aj_status aj_barrier(aj_comm *comm) {
     if (!comm)
         return AJ_ERR_ARG;
-    if (!aji_comm_enter(comm, "aj_barrier"))
-        return aj_ctx_status(comm->ctx);
+    aji_comm_enter(comm, "aj_barrier");
     return aji_apply(&aji_op_barrier, comm, comm->ctx, NULL, 0, NULL, 0, NULL);
 }
