@@ -97,10 +97,11 @@ static inline void call_halo(const arguments *a) {
     aj_halo(random_tensor(ctx, a->dtype, AJ_SHAPE(3, 9), 11, rank_id), 1, (const int[]){1}, &a->width, world);
 }
 
-/* Its status is judged with the context's, by which a rank is in error. */
+/* A status that is returned is the context's too. */
 static inline void call_agree(const arguments *a) {
     (void)a;
-    CHECK_INT(aj_agree(world), aj_ctx_status(ctx));
+    aj_status status = aj_agree(world);
+    CHECK_INT(status, aj_ctx_status(ctx));
 }
 
 static inline void call_comm_split(const arguments *a) {
@@ -123,7 +124,8 @@ static inline void prepare_backward(void) {
 
 static inline void call_backward(const arguments *a) {
     (void)a;
-    CHECK_INT(aj_backward(ctx, aj_sum(recorded_total), NULL), aj_ctx_status(ctx));
+    aj_status status = aj_backward(ctx, aj_sum(recorded_total), NULL);
+    CHECK_INT(status, aj_ctx_status(ctx));
 }
 
 static inline void call_recv(const arguments *a) {

@@ -124,12 +124,20 @@ static void error_after_waits(void) {
     exchange_with_error(4);
 }
 
+/* All are in error, and rank 1 needs a while to take its receives back: what the others send meanwhile must not end in one of them. */
+static void error_with_open_receives(void) {
+    for (int i = 0; i < (is_odd() ? 20000 : 1); i++)
+        aj_irecv(zeros(2), left(), 0, world);
+    fail();
+    allreduce();
+}
+
 static void error_and_agree_alone(void) {
     fail_alone();
-    if (is_odd())
-        CHECK_INT(aj_agree(world), aj_ctx_status(ctx));
-    else
+    if (!is_odd())
         allreduce();
+    else if (aj_agree(world) == AJ_OK)
+        CHECK_MSG(false, "agreed that there is no error");
 }
 
 static aj_status fail_on_odd(const aj_call *call) {
@@ -265,6 +273,17 @@ static void opposite_order(void) {
     aj_allreduce(zeros(2), MPI_SUM, is_odd() ? world : part);
 }
 
+/* Making a communicator waits for the ranks of another one. */
+static void split_crossed(void) {
+    aj_comm *made = aj_comm_split(is_odd() ? part : world, 0, rank_id);
+    aj_comm_destroy(&made);
+}
+
+/* The first scan on a communicator makes another one. */
+static void scan_crossed(void) {
+    aj_scan(zeros(2), MPI_SUM, is_odd() ? part : world);
+}
+
 static void destroy_part(void) {
     if (is_odd())
         aj_comm_destroy(&part);
@@ -377,6 +396,7 @@ static const mistake singles[] = {
     {"error-before-wait", "aj_add|rank 1", ALL, AJ_ERR_SHAPE, AJ_ERR_PEER, .run = error_before_wait},
     {"error-between-waits", "aj_add|rank 1", ALL, AJ_ERR_SHAPE, AJ_ERR_PEER, .run = error_between_waits},
     {"error-after-waits", "aj_add|rank 1", ALL, AJ_ERR_SHAPE, AJ_ERR_PEER, .run = error_after_waits},
+    {"error-with-open-receives", "aj_add", ALL, AJ_ERR_SHAPE, AJ_ERR_SHAPE, .run = error_with_open_receives},
     {"error-and-agree", "aj_add|rank 1", ALL, AJ_ERR_SHAPE, AJ_OK, .run = error_and_agree_alone},
     {"custom-forward", "as told|rank 1", ALL, AJ_ERR_USER, AJ_ERR_PEER, .run = custom_forward},
     {"custom-vjp", "as told|rank 1", ALL, AJ_ERR_USER, AJ_ERR_PEER, .prepare = prepare_backward, .run = custom_vjp},
@@ -399,6 +419,8 @@ static const mistake singles[] = {
     {"other-duplicate", "aj_allreduce", ALL, AJ_ERR_PEER, AJ_ERR_PEER, .prepare = duplicate, .run = other_communicator},
     {"other-split", "aj_allreduce", ALL, AJ_ERR_PEER, AJ_ERR_PEER, .prepare = split, .run = other_communicator},
     {"opposite-order", "aj_allreduce", ALL, AJ_ERR_PEER, AJ_ERR_PEER, .prepare = duplicate, .run = opposite_order},
+    {"split-crossed", "aj_comm_split", ALL, AJ_ERR_PEER, AJ_ERR_PEER, .prepare = duplicate, .run = split_crossed},
+    {"scan-crossed", "aj_scan", ALL, AJ_ERR_PEER, AJ_ERR_PEER, .prepare = duplicate, .run = scan_crossed},
     {"destroy-part", "aj_allreduce|aj_comm_destroy", ALL, AJ_OK, AJ_ERR_PEER, .prepare = duplicate, .run = destroy_part},
     {"message-on-other", "aj_recv|aj_allreduce", ALL, AJ_ERR_PEER, AJ_ERR_PEER, .prepare = duplicate, .run = message_on_other},
     {"create", "rank", ALL, AJ_ERR_PEER, AJ_ERR_PEER, .run = create_alone},
