@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OUTPUT_LIMIT = 1 << 20, MAX_ARGS = 256, MAX_CASES = 512 };
+enum { OUTPUT_LIMIT = 1 << 20, MAX_ARGS = 256 };
 
 static double now(void) {
     struct timespec t;
@@ -112,13 +112,7 @@ void run_free(run_result *result) {
 
 /* ---- the cases of a rank program ---- */
 
-typedef struct case_list {
-    int n;
-    char *name[MAX_CASES];
-} case_list;
-
-/* What `program --list` prints, a name a line. It needs no MPI. */
-static case_list list_cases(const char *program) {
+case_list list_cases(const char *program) {
     char path[1024];
     run_result run = run_command(30, (const char *const[]){find_program(program, path), "--list", NULL});
     case_list cases = {0};
@@ -132,6 +126,12 @@ static case_list list_cases(const char *program) {
         fprintf(stderr, "%s --list: exit status %d, no cases\n%s\n", path, run.status, run.output);
     run_free(&run);
     return cases;
+}
+
+void free_cases(case_list *cases) {
+    for (int i = 0; i < cases->n; i++)
+        free(cases->name[i]);
+    cases->n = 0;
 }
 
 /* The line "PASS name" or "FAIL name" in output, NULL if there is none. */
@@ -213,7 +213,6 @@ struct criterion_test_params rank_verdicts(const char *program, double seconds, 
     }
     for (int k = 0; k < n && cases.n > 0; k++)
         run_cases(program, seconds, ranks[k], cases.n, verdicts + k * cases.n);
-    for (int i = 0; i < cases.n; i++)
-        free(cases.name[i]);
+    free_cases(&cases);
     return cr_make_param_array(rank_verdict, verdicts, total, free_verdicts);
 }

@@ -33,6 +33,16 @@ void run_free(run_result *result);
               (result).timed_out ? "killed" : "ended", (result).seconds, (result).status, wanted, (result).output)
 #define assert_ran(result) assert_status(result, 0)
 
+enum { MAX_CASES = 512 };
+typedef struct case_list {
+    int n;
+    char *name[MAX_CASES];
+} case_list;
+
+/* What `program --list` prints, a name a line; free with free_cases. It needs no MPI. Says on stderr why there are none, if so. */
+case_list list_cases(const char *program);
+void free_cases(case_list *cases);
+
 /* The outcome of one case of a rank program on a number of ranks. */
 typedef struct rank_verdict {
     int ranks;
