@@ -19,6 +19,7 @@ typedef struct aji_report {
     aj_status status;  /* of its own error; AJ_OK: it has none, or only one that it was told */
     bool in_error;     /* also if it was told */
     aji_caller caller; /* where it reports from */
+    int64_t passed;    /* comparisons that it has passed */
     char position[AJI_POSITION_TEXT], message[AJI_REPORT_TEXT];
 } aji_report;
 
@@ -30,9 +31,11 @@ struct aji_checked {
     int64_t *sent;       /* messages so far, by destination: of the forward, then of adjoints */
     aji_note *notes;     /* under way on words */
     char where[200];     /* what this rank is in, or was in last */
+    int64_t passed;      /* comparisons passed */
     bool reporting;      /* a round is open: this rank has sent its reports */
     bool flushing;       /* all reports are there: the markers are under way */
     int missing;         /* reports that have not come */
+    bool over;           /* no round is open, and the reports are of the last one */
     bool *came;          /* by rank */
     aji_report *reports; /* by rank */
     int64_t waited;      /* the error episode for which this rank has waited in vain */
@@ -47,7 +50,10 @@ aj_status aji_note_send(aj_comm *comm, int first, int n, int tag, const void *da
 void aji_notes_progress(aj_comm *comm);
 void aji_notes_abandon(aj_comm *comm, bool mpi_is_there);
 /* Receive a note of so many bytes, unless a report comes first or the time is up. */
-aji_waited aji_note_recv(const aj_comm *comm, int source, int tag, void *data, size_t bytes);
+aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes);
+
+/* A word that a comparison has passed: it comes for sure, unless the time is up, if a rank that reports has passed it already. */
+aji_waited aji_note_recv_passed(aj_comm *comm, int source, void *data, size_t bytes);
 
 /* compare.c */
 aji_waited aji_compare(aj_comm *comm, const char *text); /* AJI_FAILED: raised */

@@ -110,9 +110,14 @@ aj_status aji_compare_contents(const aji_call *c);                              
 aj_status aji_compare_text(aj_comm *comm, const char *text);                           /* another call */
 aj_status aji_compare_reached(aj_ctx *ctx, const aji_sweep *sweep); /* which nodes a sweep with AJ_REACHED visits */
 
+/* FNV-1a, 64 bits (Fowler, Noll, Vo: RFC 9923). */
+#define AJI_HASH_START 0xcbf29ce484222325u
+uint64_t aji_hash(uint64_t h, const void *data, size_t bytes);
+
 /* reports.c: checked mode */
 /* Is another rank's report of an error here, or a round open that began with one? */
-bool aji_is_told(const aj_comm *comm);
+bool aji_is_told(aj_comm *comm);
+bool aji_is_told_by_all_behind(aj_comm *comm); /* and none of those that report has passed the comparison that this rank is in */
 /* It is: tell what this rank is in, wait for the others, raise that error. Returns the status. */
 aj_status aji_be_told(aj_comm *comm);
 aj_status aji_raise_late(aj_comm *comm); /* the time limit */
@@ -137,7 +142,7 @@ void aji_describe_recent(const aji_mpi *mpi, char *text, size_t size);
 /* flush.c */
 /* Collective: every message that is under way on comm, on all ranks, is given up. */
 void aji_flush(aj_comm *comm);
-/* The same in steps: begin, step until it says true, end. */
+/* The same in steps: begin when all ranks have given up their receives, step until it says true, end. */
 void aji_flush_begin(aj_comm *comm);
 bool aji_flush_step(aj_comm *comm);
 void aji_flush_end(aj_comm *comm);

@@ -32,10 +32,12 @@ aji_waited aji_compare(aj_comm *comm, const char *text) {
     int parent = (comm->rank - 1) / 2;
     if (comm->rank > 0 && aji_note_send(comm, parent, 1, AJI_TAG_UP, mine, TEXT) != AJ_OK)
         return AJI_FAILED;
-    aji_waited waited = comm->rank > 0 ? aji_note_recv(comm, parent, AJI_TAG_DOWN, &go_on, 1) : AJI_CAME;
+    /* From here on the others may pass: then this rank does too, whatever it is told. */
+    aji_waited waited = comm->rank > 0 ? aji_note_recv_passed(comm, parent, &go_on, 1) : AJI_CAME;
     for (int i = 0; i < 2 && children[i] < comm->size && waited == AJI_CAME; i++)
         if (aji_note_send(comm, children[i], 1, AJI_TAG_DOWN, &go_on, 1) != AJ_OK)
             waited = AJI_FAILED;
+    k->passed += waited == AJI_CAME;
     return waited;
 }
 
@@ -89,14 +91,12 @@ aj_status aji_compare_call(const aji_call *c, aji_shapes shapes, MPI_Op op, int 
     return aji_compare_text(c->comm, l.text);
 }
 
-/* FNV-1a, 64 bits (Fowler, Noll, Vo: RFC 9923). */
-static uint64_t hash(uint64_t h, const void *data, size_t bytes) {
+uint64_t aji_hash(uint64_t h, const void *data, size_t bytes) {
     const unsigned char *at = data;
     for (size_t i = 0; i < bytes; i++)
         h = (h ^ at[i]) * 0x100000001b3u;
     return h;
 }
-static const uint64_t hash_start = 0xcbf29ce484222325u;
 
 aj_status aji_compare_contents(const aji_call *c) {
     if (!c->comm->checked || c->comm->size <= 1)
@@ -104,7 +104,7 @@ aj_status aji_compare_contents(const aji_call *c) {
     aji_value *x = aji_to_host(c->x[0]);
     if (!x)
         return aj_ctx_status(c->ctx);
-    uint64_t h = hash(hash_start, aji_value_data(x), (size_t)aji_meta_numel(&x->meta) * aj_dtype_size(x->meta.dtype));
+    uint64_t h = aji_hash(AJI_HASH_START, aji_value_data(x), (size_t)aji_meta_numel(&x->meta) * aj_dtype_size(x->meta.dtype));
     aji_value_release(x);
     line l = {.used = 0};
     describe(&l, c, AJI_SAME_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
@@ -118,13 +118,13 @@ aj_status aji_compare_reached(aj_ctx *ctx, const aji_sweep *sweep) {
     aj_status status = AJ_OK;
     for (aj_comm *comm = aji_mpi_of(ctx)->comms; comm && status == AJ_OK; comm = comm->next) {
         int64_t calls = 0, visited = 0;
-        uint64_t which = hash_start;
+        uint64_t which = AJI_HASH_START;
         for (int64_t i = 0; i < aji_sweep_count(sweep); i++) {
             aji_node *node = aji_sweep_node(sweep, i);
             if (aji_node_comm(node) != comm || aji_is_message(aji_node_op(node)))
                 continue;
             if (aji_sweep_visits(sweep, i)) {
-                which = hash(which, &calls, sizeof(calls));
+                which = aji_hash(which, &calls, sizeof(calls));
                 visited++;
             }
             calls++;

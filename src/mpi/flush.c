@@ -37,7 +37,6 @@ static bool receive_one(MPI_Comm on, const MPI_Status *found) {
 void aji_flush_begin(aj_comm *comm) {
     MPI_Comm on[AJI_MAX_CHANNELS];
     int n = channels(comm, on);
-    aji_request_give_up(comm);
     memset(comm->marked, 0, (size_t)comm->size * sizeof(*comm->marked));
     MPI_Request request;
     for (int i = 0; i < n; i++)
@@ -74,6 +73,13 @@ bool aji_flush_step(aj_comm *comm) {
     return done;
 }
 
+/* A receive that is still posted could take a marker. */
+static void wait_until_all_have_given_up(const aj_comm *comm) {
+    MPI_Request request;
+    if (comm->size > 1 && MPI_Ibarrier(comm->words, &request) == MPI_SUCCESS)
+        aji_mpi_wait(true, &request, MPI_STATUS_IGNORE, -1, NULL);
+}
+
 void aji_flush_end(aj_comm *comm) {
     aji_mpi *mpi = aji_mpi_of(comm->ctx);
     aji_message_drain(mpi, comm, aji_ctx_grace(comm->ctx)); /* received by now, each of them */
@@ -81,6 +87,8 @@ void aji_flush_end(aj_comm *comm) {
 }
 
 void aji_flush(aj_comm *comm) {
+    aji_request_give_up(comm);
+    wait_until_all_have_given_up(comm);
     aji_flush_begin(comm);
     while (!aji_flush_step(comm))
         sched_yield();

@@ -67,16 +67,9 @@ void aji_notes_abandon(aj_comm *comm, bool mpi_is_there) {
     }
 }
 
-bool aji_is_told(const aj_comm *comm) {
-    int found = 0;
-    if (comm->checked && comm->checked->reporting)
-        return true;
-    if (comm->checked && comm->size > 1)
-        MPI_Iprobe(MPI_ANY_SOURCE, AJI_TAG_REPORT, comm->words, &found, MPI_STATUS_IGNORE);
-    return found;
-}
+typedef bool interrupts(aj_comm *comm);
 
-aji_waited aji_note_recv(const aj_comm *comm, int source, int tag, void *data, size_t bytes) {
+static aji_waited receive(aj_comm *comm, int source, int tag, void *data, size_t bytes, interrupts *is_interrupted) {
     double end = MPI_Wtime() + comm->timeout;
     for (;;) {
         int found = 0;
@@ -85,11 +78,19 @@ aji_waited aji_note_recv(const aj_comm *comm, int source, int tag, void *data, s
             MPI_Recv(data, (int)bytes, MPI_BYTE, source, tag, comm->words, MPI_STATUS_IGNORE);
             return AJI_CAME;
         }
-        if (aji_is_told(comm))
+        if (is_interrupted(comm))
             return AJI_TOLD;
         if (MPI_Wtime() > end)
             return AJI_LATE;
         if (comm->yields)
             sched_yield();
     }
+}
+
+aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes) {
+    return receive(comm, source, tag, data, bytes, aji_is_told);
+}
+
+aji_waited aji_note_recv_passed(aj_comm *comm, int source, void *data, size_t bytes) {
+    return receive(comm, source, AJI_TAG_DOWN, data, bytes, aji_is_told_by_all_behind);
 }

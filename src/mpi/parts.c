@@ -47,16 +47,36 @@ void aji_axis_attr_free(aj_ctx *ctx, void *attr) {
 
 /* ---- the exchange ---- */
 
+/* Of an operation: its name, as a number. */
+static int64_t call_number(const aji_op *op) {
+    uint64_t number = AJI_HASH_START;
+    number = aji_hash(number, op->name, strlen(op->name));
+    return (int64_t)(number >> 1);
+}
+
+/* Unchecked, the ranks may be in different calls: what came may be anything then. */
+static aj_status check_call(const aji_call *c, const aji_told *told) {
+    for (int k = 0; k < c->comm->size; k++) {
+        bool sane = told[k].call == call_number(c->op) && told[k].dtype >= 0 && told[k].dtype <= AJ_U8 && told[k].ndim >= 0 &&
+                    told[k].ndim <= AJ_MAX_NDIM;
+        if (!sane)
+            return aj_raise(c->ctx, AJ_ERR_PEER, "%s: rank %d is in another call; expected the same on all ranks", c->op->name,
+                            k);
+    }
+    return AJ_OK;
+}
+
 aji_told *aji_tell(aji_call *c, const aji_told *arguments) {
     const aji_meta *m = &c->in_meta[0];
     aji_told mine = *arguments;
+    mine.call = call_number(c->op);
     mine.dtype = m->dtype;
     mine.ndim = m->ndim;
     memcpy(mine.shape, m->shape, (size_t)m->ndim * sizeof(int64_t));
     aji_told *all = aji_alloc(c->ctx, (size_t)c->comm->size * sizeof(*all));
     if (!all)
         return NULL;
-    if (aji_mpi_allgather(c, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T) == AJ_OK)
+    if (aji_mpi_allgather(c, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T) == AJ_OK && check_call(c, all) == AJ_OK)
         return all;
     aji_told_free(c, all);
     return NULL;

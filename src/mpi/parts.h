@@ -29,6 +29,7 @@ void aji_axis_attr_free(aj_ctx *ctx, void *attr);
 
 /* What each rank tells the others of its operand and its arguments, as given. */
 typedef struct aji_told {
+    int64_t call; /* which call this is about: ranks in different ones may meet here */
     int64_t dtype, ndim, axis, other_axis, root, numelem, shape[AJ_MAX_NDIM];
 } aji_told;
 /* Exchange it: one entry for each rank. NULL raised. */

@@ -30,38 +30,69 @@ static void describe_position(const aj_comm *comm, char *text, size_t size) {
         aji_describe_recent(mpi, text + n, size - (size_t)n);
 }
 
+/* Reports of the last round are kept until the next begins, for whoever reads them. */
+static void forget(aj_comm *comm) {
+    aji_checked *k = comm->checked;
+    if (!k->over)
+        return;
+    memset(k->reports, 0, (size_t)comm->size * sizeof(*k->reports));
+    memset(k->came, 0, (size_t)comm->size * sizeof(*k->came));
+    k->missing = comm->size;
+    k->over = false;
+}
+
 static void open_round(aj_comm *comm, aji_caller who) {
     aji_checked *k = comm->checked;
     aji_mpi *mpi = aji_mpi_of(comm->ctx);
     aji_report *mine = &k->reports[comm->rank];
-    memset(k->reports, 0, (size_t)comm->size * sizeof(*k->reports));
-    memset(k->came, 0, (size_t)comm->size * sizeof(*k->came));
+    aji_request_give_up(comm); /* before the others hear of it: see flush.c */
+    forget(comm);
     mine->caller = who;
+    mine->passed = k->passed;
     mine->in_error = aj_ctx_status(comm->ctx) != AJ_OK;
     mine->status = mpi->told == episode(comm->ctx) ? AJ_OK : aj_ctx_status(comm->ctx);
     copy_message(mine->message, sizeof(mine->message), aj_ctx_error(comm->ctx));
     describe_position(comm, mine->position, sizeof(mine->position));
     k->came[comm->rank] = true;
-    k->missing = comm->size - 1;
+    k->missing--;
     k->reporting = true;
     k->flushing = false;
     aji_note_send(comm, 0, comm->size, AJI_TAG_REPORT, mine, sizeof(*mine));
 }
 
+/* While a flush is on, a report would be one of the next round. */
 static bool receive_report(aj_comm *comm) {
     aji_checked *k = comm->checked;
     MPI_Status status;
     int found = 0;
-    MPI_Iprobe(MPI_ANY_SOURCE, AJI_TAG_REPORT, comm->words, &found, &status);
+    if (!k->flushing)
+        MPI_Iprobe(MPI_ANY_SOURCE, AJI_TAG_REPORT, comm->words, &found, &status);
     if (!found)
         return false;
+    forget(comm);
     int from = status.MPI_SOURCE;
     MPI_Recv(&k->reports[from], (int)sizeof(aji_report), MPI_BYTE, from, AJI_TAG_REPORT, comm->words, MPI_STATUS_IGNORE);
     k->came[from] = true;
-    if (--k->missing > 0)
-        return true;
-    k->flushing = true;
-    aji_flush_begin(comm);
+    k->missing--;
+    return true;
+}
+
+bool aji_is_told(aj_comm *comm) {
+    aji_checked *k = comm->checked;
+    if (!k || comm->size == 1)
+        return false;
+    while (receive_report(comm)) {
+    }
+    return k->reporting || (!k->over && k->missing < comm->size);
+}
+
+bool aji_is_told_by_all_behind(aj_comm *comm) {
+    if (!aji_is_told(comm))
+        return false;
+    const aji_checked *k = comm->checked;
+    for (int r = 0; r < comm->size; r++)
+        if (k->came[r] && r != comm->rank && k->reports[r].passed > k->passed)
+            return false;
     return true;
 }
 
@@ -70,8 +101,22 @@ static bool flush(aj_comm *comm) {
         return false;
     aji_flush_end(comm);
     aji_notes_progress(comm);
-    comm->checked->reporting = false;
+    comm->checked->reporting = comm->checked->flushing = false;
+    comm->checked->over = true;
     return true;
+}
+
+/* One step on; false: nothing has come. */
+static bool advance(aj_comm *comm) {
+    aji_checked *k = comm->checked;
+    if (k->flushing)
+        return flush(comm);
+    bool came = receive_report(comm);
+    if (k->missing == 0) {
+        aji_flush_begin(comm);
+        k->flushing = true;
+    }
+    return came || k->flushing;
 }
 
 /* Take part in the round, or open one; true when it is over. */
@@ -81,7 +126,7 @@ static bool run_round(aj_comm *comm, aji_caller who) {
         open_round(comm, who);
     double end = MPI_Wtime() + aji_ctx_grace(comm->ctx);
     while (k->reporting) {
-        if (k->flushing ? flush(comm) : receive_report(comm))
+        if (advance(comm))
             continue;
         if (MPI_Wtime() > end)
             return false;
@@ -243,6 +288,7 @@ aj_status aji_checked_open(aj_comm *comm) {
     if (!k)
         return AJ_ERR_MEMORY;
     k->payload = MPI_COMM_NULL;
+    k->missing = comm->size;
     k->came = aji_calloc(comm->ctx, n * sizeof(*k->came));
     k->reports = aji_calloc(comm->ctx, n * sizeof(*k->reports));
     k->sent = aji_calloc(comm->ctx, 2 * n * sizeof(*k->sent));

@@ -42,7 +42,7 @@ static void close_unfinished(aji_mpi *mpi, aj_request *r) {
     MPI_Request *request = &r->message->request;
     if (!r->message->is_send && *request != MPI_REQUEST_NULL && !mpi->finalized) {
         MPI_Cancel(request);
-        MPI_Wait(request, MPI_STATUS_IGNORE);
+        aji_mpi_wait(true, request, MPI_STATUS_IGNORE, -1, NULL);
     }
 }
 

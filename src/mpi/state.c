@@ -39,8 +39,9 @@ static bool abandon_open(aji_mpi *mpi) {
                  text);
         aji_ctx_log(mpi->ctx, "adjoin: aj_ctx_destroy: a request was never waited for: %s", text);
     }
-    if (left)
-        aji_gate(mpi->ctx, of);
+    mpi->last = left ? of : mpi->last;
+    if (!mpi->finalized)
+        aji_last_gate(mpi->ctx);
     while (mpi->open)
         aji_request_free(mpi->open);
     if (!mpi->finalized && !aji_message_drain(mpi, NULL, aji_ctx_grace(mpi->ctx))) {
@@ -73,8 +74,6 @@ static int at_finalize(MPI_Comm comm, int key, void *value, void *extra) {
 static bool destroy(aj_ctx *ctx) {
     aji_mpi *mpi = aji_mpi_of(ctx);
     mpi->finalized = mpi->finalized || !mpi_is_usable();
-    if (!mpi->finalized)
-        aji_last_gate(ctx);
     bool left = abandon_open(mpi);
     for (aj_scope *s = aji_ctx_scope(ctx); s; s = aji_scope_parent(s))
         aji_request_scope_end(ctx, s, aji_scope_mark(s, AJI_SLOT_MPI));

@@ -43,7 +43,7 @@ int aji_mpi_wait(bool yields, MPI_Request *request, MPI_Status *status, double s
 }
 
 /* Is there something else than MPI to wait for: a time limit, a report? */
-static aji_waited wait_interruptibly(const aj_comm *comm, MPI_Request *request, MPI_Status *status, int *code) {
+static aji_waited wait_interruptibly(aj_comm *comm, MPI_Request *request, MPI_Status *status, int *code) {
     double end = MPI_Wtime() + comm->timeout;
     for (int polls = 0;; polls++) {
         int done = 0;
