@@ -18,6 +18,7 @@ struct aj_comm {
     double timeout;                   /* seconds, < 0: none; agreed too */
     MPI_Comm forward, adjoint, words; /* for the user's traffic, for adjoints, for the library's own words */
     MPI_Comm reversed;                /* the same ranks in reverse order, for the adjoints of scans: made with the first scan */
+    MPI_Comm halo;                    /* for halo exchanges and their adjoints: made with the first one */
     MPI_Comm user;                    /* MPI_COMM_NULL once the user has freed it */
     int64_t agreed;                   /* the error episode that all ranks know of, 0: none */
 };

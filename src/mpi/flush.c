@@ -50,6 +50,8 @@ void aji_flush(aj_comm *comm) {
     aji_request_give_up(comm);
     flush_one(comm, comm->forward);
     flush_one(comm, comm->adjoint);
+    if (comm->halo != MPI_COMM_NULL)
+        flush_one(comm, comm->halo);
     aji_message_drain(mpi, comm, aji_ctx_grace(comm->ctx)); /* received by now, each of them */
     aji_message_abandon(mpi, comm);
 }
