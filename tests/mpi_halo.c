@@ -288,7 +288,7 @@ static void check_by_library(const field *f, int variant) {
     aj_check result = {.size = sizeof result};
     CHECK_INT(aj_dot_test(ctx, cubed, (void *)f, 1, &x, f->g->comm, &result), AJ_OK);
     CHECK_MSG(result.passed, "dot test: %.17g, %.17g", result.expected, result.got);
-    if (total(f) > 100 || variant % 3 != 0)
+    if (f->g->d > 2 || total(f) > 80 || variant % 2) /* it calls f for every entry of every rank */
         return;
     CHECK_INT(aj_gradcheck(ctx, cubed, (void *)f, 1, &x, f->g->comm, &result), AJ_OK);
     CHECK_MSG(result.passed, "central differences: %.17g, adjoint %.17g", result.expected, result.got);

@@ -207,9 +207,8 @@ static aj_status refuse(const exchange *e, int s, face_sort got, int64_t n) {
     char shape[160];
     if (got.adjoint != e->adjoint || got.dimension != e->dimension || got.direction != 1 - s)
         return aj_raise(c->ctx, AJ_ERR_ARG,
-                        "%s: rank %d sent a face of %s for dimension %d of the communicator; expected one of %s for dimension "
-                        "%d: the same calls "
-                        "with the same widths on all ranks",
+                        "%s: rank %d sent a face of %s for dimension %d of the communicator; expected one of %s for "
+                        "dimension %d: the same calls with the same widths on all ranks",
                         op, from, kinds[got.adjoint], got.dimension, kinds[e->adjoint], e->dimension);
     if (got.dtype != (int)e->face.dtype)
         return aj_raise(c->ctx, AJ_ERR_DTYPE,
@@ -231,9 +230,8 @@ static aj_status check_face(const exchange *e, int s, int code, const MPI_Status
     MPI_Error_class(code, &class);
     if (class == MPI_ERR_TRUNCATE) /* the status need not tell more */
         return aj_raise(c->ctx, AJ_ERR_SHAPE,
-                        "%s: the face from rank %d on axis %d is longer than the %lld entries of %s that were expected, of shape "
-                        "%s: the same width, "
-                        "other extents and dtype",
+                        "%s: the face from rank %d on axis %d is longer than the %lld entries of %s that were expected, of "
+                        "shape %s: the same width, other extents and dtype",
                         c->op->name, e->sides[s].neighbour, e->axis, (long long)wanted, aj_dtype_name(e->face.dtype),
                         aji_shape_text(e->face.ndim, e->face.shape, shape));
     if (code == MPI_SUCCESS)
