@@ -254,4 +254,49 @@ static void unrecorded(void) {
     close_world();
 }
 
-RANK_MAIN({"counts", counts}, {"unrecorded", unrecorded})
+/* A halo exchange makes one message to and one from each neighbour on each axis with ghosts; its adjoint, and that one's, as many. */
+static void check_halo(int d, int periods, bool inplace) {
+    int dims[3] = {0}, periodic[3], axes[] = {-1, 0, 1}, messages = 0;
+    int64_t width[] = {1, 0, 2}, shape[] = {3, 6, 4};
+    for (int i = 0; i < 3; i++)
+        periodic[i] = periods >> i & 1;
+    if (d == 1)
+        axes[0] = 1;
+    MPI_Dims_create(rank_count, d, dims);
+    MPI_Comm cart;
+    MPI_Cart_create(MPI_COMM_WORLD, d, dims, periodic, 0, &cart);
+    for (int i = 0; i < d; i++) {
+        int low, high;
+        MPI_Cart_shift(cart, i, 1, &low, &high);
+        messages += width[i] > 0 ? (low != MPI_PROC_NULL) + (high != MPI_PROC_NULL) : 0;
+    }
+    aj_comm *comm = aj_comm_create(ctx, cart);
+    MPI_Comm_free(&cart);
+    const int wanted[N_SORTS] = {[SEND] = messages, [RECEIVE] = messages},
+              twice[N_SORTS] = {[SEND] = 2 * messages, [RECEIVE] = 2 * messages};
+    aj_tensor *a = aj_param(random_tensor(ctx, AJ_F64, 3, shape, 3, rank_id));
+    for (int pass = 0; pass < 2; pass++) {
+        CHECK_INT(aj_record_begin(ctx), AJ_OK);
+        memset(made, 0, sizeof made);
+        aj_tensor *y = inplace ? aj_halo_inplace(aj_scale(a, 1), d, axes, width, comm) : aj_halo(a, d, axes, width, comm), *g;
+        check_counts("halo", "forward", wanted);
+        memset(made, 0, sizeof made);
+        CHECK_INT(aj_grad_of(ctx, 1, &y, NULL, 1, &a, &g, AJ_CREATE_GRAPH), AJ_OK);
+        check_counts("halo", "adjoint", wanted);
+        memset(made, 0, sizeof made);
+        CHECK_INT(aj_backward(ctx, g, NULL), AJ_OK);
+        check_counts("halo and its adjoint", "backward", twice);
+    }
+    aj_release(&a);
+    aj_comm_destroy(&comm);
+}
+
+static void halo(void) {
+    open_world();
+    for (int d = 1; d <= 3; d++)
+        for (int periods = 0; periods < 1 << d; periods++)
+            check_halo(d, periods, periods % 2);
+    close_world();
+}
+
+RANK_MAIN({"counts", counts}, {"unrecorded", unrecorded}, {"halo", halo})

@@ -693,7 +693,8 @@ static const struct {
     {"send", "send_recv"}, {"recv", "send_recv"}, {"isend", "isend_irecv"}, {"irecv", "isend_irecv"}, {"wait", "isend_irecv"}};
 
 /* Operations with a rank program of their own. */
-static const char *const tested_elsewhere[] = {"maxloc", "minloc"}; /* mpi_extrema.c */
+static const char *const tested_elsewhere[] = {"maxloc", "minloc",                      /* mpi_extrema.c */
+                                               "halo", "halo_inplace", "halo_adjoint"}; /* mpi_halo.c */
 
 static void check_covered(const char *op) {
     const char *tester = op;

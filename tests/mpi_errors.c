@@ -17,11 +17,6 @@ static int right(void) {
 }
 
 /* The context's error is this one, and names `part`; forget it. */
-static bool is_checked(void) {
-    const char *check = getenv("ADJOIN_CHECK");
-    return check && strcmp(check, "0") != 0;
-}
-
 #define EXPECT_ERROR(status, part) expect_error(__LINE__, status, part)
 static void expect_error(int line, aj_status status, const char *part) {
     aj_status got = aj_ctx_status(ctx);

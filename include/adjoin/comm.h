@@ -129,8 +129,11 @@ AJ_API aj_request *aj_request_join_dummies(aj_request *request, int n, aj_tensor
  * Halo exchange on a communicator with a Cartesian topology (MPI_Cart_create): axes[i] of x is divided along dimension i of the topology, and has width[i]
  * ghosts on each side. y = x with the ghosts filled from the neighbours, axis by axis in the order given, so that corners arrive; where there is no
  * neighbour they stay. Ghost gradients go home and are added to the entries they came from; filled ghosts of x get zero, others pass theirs on.
- * n: the dimensions of the topology. Errors: AJ_ERR_ARG (topology, n, axes), AJ_ERR_SHAPE (fewer inner entries than ghosts on a side).
- * The _inplace form consumes x and fills the ghosts in its memory if nobody else shares it. Collective: cart. Differentiable: x. Since: 0.1.
+ * n: the dimensions of the topology; widths of 0 are none. Neighbours have the same width, dtype and extents but for the divided axis, whose length may
+ * differ. Messages: for each axis and neighbour one out and one in, the adjoint as many; no receive of the program's can take one.
+ * Errors: AJ_ERR_ARG (topology, n, axes; a neighbour that makes another call), AJ_ERR_SHAPE (fewer inner entries than ghosts on a side; a neighbour's face
+ * does not fit), AJ_ERR_DTYPE (nor its dtype). The _inplace form consumes x and fills the ghosts in its memory if nobody else shares it; if it fails on
+ * a neighbour's mistake, x's ghosts may be new. Collective: cart. Differentiable: x. Since: 0.1.
  */
 AJ_API aj_tensor *aj_halo(aj_tensor *x, int n, const int *axes, const int64_t *width, aj_comm *cart);
 AJ_API aj_tensor *aj_halo_inplace(aj_tensor *x, int n, const int *axes, const int64_t *width, aj_comm *cart);

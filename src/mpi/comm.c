@@ -132,7 +132,7 @@ static aj_comm *comm_new(aji_mpi *mpi) {
     comm->ctx = mpi->ctx;
     comm->handles = 1;
     comm->rank = MPI_PROC_NULL;
-    comm->forward = comm->adjoint = comm->words = comm->reversed = comm->user = MPI_COMM_NULL;
+    comm->forward = comm->adjoint = comm->words = comm->reversed = comm->halo = comm->user = MPI_COMM_NULL;
     aj_comm **end = &mpi->comms;
     while (*end)
         end = &(*end)->next;
@@ -251,8 +251,8 @@ void aji_comm_free_duplicates(aj_comm *comm) {
     if (comm->user != MPI_COMM_NULL)
         MPI_Comm_delete_attr(comm->user, aji_mpi_of(comm->ctx)->comm_key);
     MPI_Comm none = MPI_COMM_NULL;
-    MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint, &comm->reversed,
-                                    comm->checked ? &comm->checked->payload : &none};
+    MPI_Comm *const duplicates[] = {&comm->words,    &comm->forward, &comm->adjoint,
+                                    &comm->reversed, &comm->halo,    comm->checked ? &comm->checked->payload : &none};
     for (size_t i = 0; i < sizeof(duplicates) / sizeof(*duplicates); i++)
         if (*duplicates[i] != MPI_COMM_NULL)
             MPI_Comm_free(duplicates[i]);

@@ -21,6 +21,7 @@ struct aj_comm {
     double timeout;                   /* seconds, < 0: none; agreed too */
     MPI_Comm forward, adjoint, words; /* for the user's traffic, for adjoints, for the library's own words */
     MPI_Comm reversed;                /* the same ranks in reverse order, for the adjoints of scans: made with the first scan */
+    MPI_Comm halo;                    /* for halo exchanges and their adjoints: made with the first one */
     MPI_Comm user;                    /* MPI_COMM_NULL once the user has freed it */
     int64_t most;                     /* elements in one call of MPI: more go in several */
     unsigned char *marked;            /* flush.c: by rank, the duplicates whose marker has come */
@@ -106,6 +107,7 @@ aj_status aji_mpi_alltoallv(const aji_call *c, const void *in, const int64_t *n_
 enum { AJI_NO_ROOT = -1 };
 typedef enum aji_shapes { AJI_ANY_SHAPE, AJI_SAME_SHAPE } aji_shapes;
 aj_status aji_compare_call(const aji_call *c, aji_shapes shapes, MPI_Op op, int root); /* op MPI_OP_NULL: none */
+aj_status aji_compare_more(const aji_call *c, const char *more);                       /* any shape, and this text */
 aj_status aji_compare_contents(const aji_call *c);                                     /* and the operand's numbers */
 aj_status aji_compare_text(aj_comm *comm, const char *text);                           /* another call */
 aj_status aji_compare_reached(aj_ctx *ctx, const aji_sweep *sweep); /* which nodes a sweep with AJ_REACHED visits */

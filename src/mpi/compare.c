@@ -66,7 +66,7 @@ static void append(line *l, const char *format, ...) {
     l->used = n > 0 && (size_t)n < TEXT - l->used ? l->used + (size_t)n : l->used;
 }
 
-static void describe(line *l, const aji_call *c, aji_shapes shapes, MPI_Op op, int root) {
+static void describe(line *l, const aji_call *c, aji_shapes shapes, MPI_Op op, int root, const char *more) {
     char shape[160];
     bool has_operand = c->n_in > 0 && shapes == AJI_SAME_SHAPE;
     append(l, "%s", c->op->name);
@@ -77,17 +77,30 @@ static void describe(line *l, const aji_call *c, aji_shapes shapes, MPI_Op op, i
         append(l, ", %s", aji_reduction_name(c->ctx, op));
     if (root != AJI_NO_ROOT)
         append(l, ", root %d", root);
+    append(l, "%s", more);
     if (aji_in_sweep(c->ctx))
         append(l, ", in backward");
     else if (aj_is_recording(c->ctx))
         append(l, ", recorded");
 }
 
+static bool is_needed(const aji_call *c) {
+    return c->comm->checked && c->comm->size > 1;
+}
+
 aj_status aji_compare_call(const aji_call *c, aji_shapes shapes, MPI_Op op, int root) {
-    if (!c->comm->checked || c->comm->size <= 1)
-        return AJ_OK;
     line l = {.used = 0};
-    describe(&l, c, shapes, op, root);
+    if (!is_needed(c))
+        return AJ_OK;
+    describe(&l, c, shapes, op, root, "");
+    return aji_compare_text(c->comm, l.text);
+}
+
+aj_status aji_compare_more(const aji_call *c, const char *more) {
+    line l = {.used = 0};
+    if (!is_needed(c))
+        return AJ_OK;
+    describe(&l, c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT, more);
     return aji_compare_text(c->comm, l.text);
 }
 
@@ -99,16 +112,17 @@ uint64_t aji_hash(uint64_t h, const void *data, size_t bytes) {
 }
 
 aj_status aji_compare_contents(const aji_call *c) {
-    if (!c->comm->checked || c->comm->size <= 1)
+    if (!is_needed(c))
         return AJ_OK;
     aji_value *x = aji_to_host(c->x[0]);
     if (!x)
         return aj_ctx_status(c->ctx);
     uint64_t h = aji_hash(AJI_HASH_START, aji_value_data(x), (size_t)aji_meta_numel(&x->meta) * aj_dtype_size(x->meta.dtype));
     aji_value_release(x);
+    char more[40];
     line l = {.used = 0};
-    describe(&l, c, AJI_SAME_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
-    append(&l, ", contents %016llx", (unsigned long long)h);
+    snprintf(more, sizeof(more), ", contents %016llx", (unsigned long long)h);
+    describe(&l, c, AJI_SAME_SHAPE, MPI_OP_NULL, AJI_NO_ROOT, more);
     return aji_compare_text(c->comm, l.text);
 }
 

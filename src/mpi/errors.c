@@ -17,6 +17,7 @@ typedef struct outcome {
     int first;     /* the lowest rank in error */
     bool all;      /* all are in error */
     bool agreeing; /* some called aj_agree */
+    bool gating;   /* some come from a communication */
     bool meeting;  /* all called aji_meet */
 } outcome;
 
@@ -48,12 +49,26 @@ void aji_timed_out(const aj_comm *comm) {
     end_job(comm);
 }
 
+/* Is this rank's error one that another rank told it? */
+static bool is_told(const aj_comm *comm) {
+    return aji_mpi_of(comm->ctx)->told == episode(comm->ctx);
+}
+
+/* The lowest rank in error has the largest number; an error of its own goes before one that it was told. */
+static int precedence(const aj_comm *comm) {
+    return comm->size - comm->rank + (is_told(comm) ? 0 : comm->size);
+}
+
+static int rank_of(const aj_comm *comm, int precedence_of_it) {
+    return precedence_of_it <= 0 ? -1 : (2 * comm->size - precedence_of_it) % comm->size;
+}
+
 static outcome run_round(aj_comm *comm, caller who) {
     bool failed = aj_ctx_status(comm->ctx) != AJ_OK;
-    int mine[4] = {failed ? comm->size - comm->rank : 0, !failed, who == AGREE, who != MEET}, all[4] = {0};
+    int mine[5] = {failed ? precedence(comm) : 0, !failed, who == AGREE, who != MEET, who == GATE}, all[5] = {0};
     MPI_Request request;
     bool done = false;
-    int code = MPI_Iallreduce(mine, all, 4, MPI_INT, MPI_MAX, comm->words, &request);
+    int code = MPI_Iallreduce(mine, all, 5, MPI_INT, MPI_MAX, comm->words, &request);
     if (code == MPI_SUCCESS)
         code = aji_mpi_wait(true, &request, MPI_STATUS_IGNORE, failed ? aji_ctx_grace(comm->ctx) : comm->timeout, &done);
     if (code != MPI_SUCCESS)
@@ -62,7 +77,7 @@ static outcome run_round(aj_comm *comm, caller who) {
         end_job(comm);
     if (!done)
         aji_timed_out(comm);
-    return (outcome){.first = all[0] ? comm->size - all[0] : -1, .all = !all[1], .agreeing = all[2], .meeting = !all[3]};
+    return (outcome){.first = rank_of(comm, all[0]), .all = !all[1], .agreeing = all[2], .meeting = !all[3], .gating = all[4]};
 }
 
 /* The first failing rank's status and message, to everyone. */
@@ -78,9 +93,10 @@ static aj_status share_message(aj_comm *comm, int first) {
         code = aji_mpi_wait(true, &request, MPI_STATUS_IGNORE, -1, NULL);
     if (aji_mpi_check(comm->ctx, "aj_agree", code) != AJ_OK)
         return AJ_ERR_MPI;
-    if (comm->rank == first)
+    if (comm->rank == first || (is_told(comm) && aj_ctx_status(comm->ctx) != AJ_OK))
         return (aj_status)w.status;
     if (aj_ctx_status(comm->ctx) == AJ_OK) {
+        aji_mpi_of(comm->ctx)->told = episode(comm->ctx);
         aj_raise(comm->ctx, (aj_status)w.status, "aj_agree: rank %d is in error: %s", first, w.message);
     } else {
         char own[sizeof(w.message)];
@@ -167,13 +183,17 @@ aj_status aji_meet(aj_comm *comm, const char *op) {
     return aj_ctx_status(comm->ctx);
 }
 
+/* Ranks that came to the round from a communication have returned an error there, and call aj_agree next. */
 static aj_status agree(aj_comm *comm) {
-    outcome o = run_round(comm, AGREE);
-    if (o.first < 0)
-        return AJ_OK;
-    aj_status status = share_message(comm, o.first);
-    settle(comm);
-    return status;
+    for (;;) {
+        outcome o = run_round(comm, AGREE);
+        if (o.first < 0)
+            return AJ_OK;
+        aj_status status = share_message(comm, o.first);
+        settle(comm);
+        if (!o.gating)
+            return status;
+    }
 }
 
 aj_status aj_agree(aj_comm *comm) {

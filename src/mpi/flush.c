@@ -18,6 +18,8 @@ static int channels(const aj_comm *comm, MPI_Comm on[AJI_MAX_CHANNELS]) {
     int n = 0;
     on[n++] = comm->forward;
     on[n++] = comm->adjoint;
+    if (comm->halo != MPI_COMM_NULL) /* alike on all ranks: its making is collective */
+        on[n++] = comm->halo;
     if (comm->checked) {
         on[n++] = comm->words;
         on[n++] = comm->checked->payload;
