@@ -210,7 +210,7 @@ static const difference differences[] = {
     {"f32", TO_F32, "f64|f32"}, {"i64", TO_I64, "f64|i64"},
     {"shape", SHAPE, NULL},     {"count", COUNT, NULL},
     {"axis", AXIS, "axis"},     {"share", SHARE, "numelem"},
-    {"width", WIDTH, "rank 1"}, {"value", VALUE, "equal"},
+    {"width", WIDTH, "rank 1"}, {"value", VALUE, "contents"},
 };
 
 enum { N_DIFFERENCES = sizeof differences / sizeof differences[0] };

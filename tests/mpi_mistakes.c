@@ -444,7 +444,7 @@ static const mistake singles[] = {
     {"destroy-part", "aj_allreduce|aj_comm_destroy", ALL, AJ_OK, AJ_ERR_PEER, .prepare = duplicate, .run = destroy_part},
     {"numbers-for-shapes", "aj_allreduce|aj_allgather", ALL, AJ_OK, AJ_OK, .run = numbers_for_shapes},
     {"message-on-other", "aj_recv|aj_allreduce", ALL, AJ_ERR_PEER, AJ_ERR_PEER, .prepare = duplicate, .run = message_on_other},
-    {"create", "rank", ALL, AJ_ERR_PEER, AJ_ERR_PEER, .run = create_alone},
+    {"create", "rank", ALL, AJ_ERR_PEER, AJ_ERR_PEER, .run = create_alone}, /* checked too, it ends the job */
     {"consumed", "aj_allreduce|aj_set_window_inplace", ALL, AJ_ERR_STATE, AJ_ERR_PEER, .run = consumed},
     {"null-operand", "aj_allreduce|NULL", ALL, AJ_ERR_ARG, AJ_ERR_PEER, .run = null_operand},
     {"null-communicator", "aj_allreduce|NULL", ALL, AJ_ERR_ARG, AJ_ERR_PEER, .run = null_communicator},
@@ -546,6 +546,10 @@ static void open_cart(void) {
     MPI_Comm_free(&ring);
 }
 
+static const communication *communication_of_this_rank(void) {
+    return is_odd() ? chosen.second : chosen.first;
+}
+
 static void make_mistake(void) {
     arguments a = is_odd() ? wrong_arguments(chosen.what) : right_arguments();
     if (chosen.run)
@@ -555,7 +559,7 @@ static void make_mistake(void) {
     else {
         if (strncmp(chosen.name, "error-before/", 13) == 0)
             fail_alone();
-        (is_odd() ? chosen.second : chosen.first)->call(&a);
+        communication_of_this_rank()->call(&a);
     }
 }
 
@@ -660,7 +664,9 @@ static void run_chosen(void) {
     make_mistake();
     aj_status before = aj_ctx_status(ctx), after = before;
     char *text = strdup(aj_ctx_error(ctx));
-    if (!chosen.destroys && aj_agree(world) != AJ_OK)
+    /* A rank that went straight to aj_agree has agreed with the others' one here. */
+    bool has_agreed = chosen.first != chosen.second && chosen.second && communication_of_this_rank()->call == call_agree;
+    if (!chosen.destroys && !has_agreed && aj_agree(world) != AJ_OK)
         after = aj_ctx_status(ctx);
     if (after != AJ_OK && before == AJ_OK) {
         free(text);
@@ -668,13 +674,14 @@ static void run_chosen(void) {
     }
     double seconds = MPI_Wtime() - begin;
     report(after, text, seconds);
+    if (chosen.destroys)
+        aj_comm_destroy(&world);
     if (checked)
         judge(before, after, text, seconds);
     free(text);
     if (part && after != AJ_OK && aj_agree(part) != AJ_OK)
         report(aj_ctx_status(ctx), "the second communicator has agreed", MPI_Wtime() - begin);
     if (chosen.destroys) {
-        aj_comm_destroy(&world);
         aj_ctx_clear_error(ctx);
         world = aj_comm_create(ctx, MPI_COMM_WORLD);
     }

@@ -158,6 +158,7 @@ aj_status aji_autograd_set_comm_hooks(aj_ctx *ctx, const aji_comm_hooks *hooks);
 const aji_comm_hooks *aji_autograd_comm_hooks(aj_ctx *ctx); /* NULL: no communicator was ever made */
 /* True inside a sweep: communication then uses the adjoint duplicate. */
 bool aji_in_sweep(const aj_ctx *ctx);
+const char *aji_sweep_call(const aj_ctx *ctx); /* inside: the call that sweeps, such as "aj_backward" */
 /* A number that names the current recording (0: none): a message belongs to the one it started in. */
 int64_t aji_recording_id(const aj_ctx *ctx);
 aj_status aji_autograd_attach(aj_ctx *ctx);

@@ -57,6 +57,7 @@ typedef struct aji_autograd {
     aji_recording *recording;
     int no_grad; /* depth */
     int sweeps;  /* depth */
+    const char *sweep_call;
     int64_t last_id;
     bool has_comm;
     aji_comm_hooks comm;

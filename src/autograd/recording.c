@@ -209,6 +209,10 @@ bool aji_in_sweep(const aj_ctx *ctx) {
     return ag && ag->sweeps > 0;
 }
 
+const char *aji_sweep_call(const aj_ctx *ctx) {
+    return aji_autograd_of(ctx)->sweep_call;
+}
+
 int64_t aji_recording_id(const aj_ctx *ctx) {
     const aji_autograd *ag = aji_autograd_of(ctx);
     return ag && ag->recording && ag->no_grad == 0 && !ag->recording->stopped ? ag->recording->id : 0;

@@ -441,9 +441,12 @@ aj_status aji_sweep_run(aj_ctx *ctx, const char *op, const aji_sweep_spec *spec)
         ag->no_grad = aji_sweep_creates_graph(&s) ? 0 : 1;
         r->stopped = false;
         const char *before_op = aji_ctx_enter(ctx, op);
+        const char *outer_call = ag->sweep_call;
+        ag->sweep_call = op;
         ag->sweeps++;
         status = run_in_scope(&s);
         ag->sweeps--;
+        ag->sweep_call = outer_call;
         aji_ctx_enter(ctx, before_op);
         r->stopped = stopped;
         ag->no_grad = no_grad;

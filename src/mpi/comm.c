@@ -24,7 +24,9 @@ static int launched_here(void) {
 /* Creation is polled: whether these ranks have cores of their own is not known yet. What has begun cannot be taken back: past the time limit the job ends. */
 static int finish(const aj_comm *comm, int code, MPI_Request *request) {
     aj_ctx *ctx = comm->ctx;
-    double limit = aji_ctx_timeout(ctx) > 0 ? aji_ctx_timeout(ctx) : -1;
+    /* Another rank may wait the grace time for something before it comes. */
+    double limit = comm->timeout > 0 ? comm->timeout : aji_ctx_timeout(ctx);
+    limit = limit > 0 ? limit + aji_ctx_grace(ctx) : -1;
     bool done = true;
     if (code == MPI_SUCCESS)
         code = aji_mpi_wait(true, request, MPI_STATUS_IGNORE, limit, &done);
@@ -345,6 +347,7 @@ void aj_comm_destroy(aj_comm **at) {
             aji_comm_free(comm);
         return;
     }
+    const char *before = aji_ctx_enter(comm->ctx, "aj_comm_destroy");
     if (comm->handles == 1)
         refuse_open_messages(mpi, comm);
     aji_close_round(comm);
@@ -353,6 +356,7 @@ void aj_comm_destroy(aj_comm **at) {
     if (comm->handles == 0)
         aji_request_give_up(comm);
     free_unused(mpi, comm);
+    aji_ctx_enter(mpi->ctx, before);
 }
 
 /* ---- getters ---- */

@@ -79,7 +79,7 @@ static void describe(line *l, const aji_call *c, aji_shapes shapes, MPI_Op op, i
         append(l, ", root %d", root);
     append(l, "%s", more);
     if (aji_in_sweep(c->ctx))
-        append(l, ", in backward");
+        append(l, ", in %s", aji_sweep_call(c->ctx));
     else if (aj_is_recording(c->ctx))
         append(l, ", recorded");
 }

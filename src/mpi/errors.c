@@ -153,11 +153,9 @@ void aji_close_round(aj_comm *comm) {
     bool failed = aj_ctx_status(comm->ctx) != AJ_OK;
     if (comm->size <= 1 || (failed && is_known(comm) && !comm->checked))
         return;
-    const char *before = aji_ctx_enter(comm->ctx, "aj_comm_destroy");
     if (comm->checked && !aji_checked_close_round(comm))
         end_job(comm);
     outcome o = comm->checked ? (outcome){.first = -1} : run_round(comm, CLOSE);
-    aji_ctx_enter(comm->ctx, before);
     if (o.agreeing)
         share_message(comm, o.first);
     else if (o.first >= 0 && !o.all && failed)

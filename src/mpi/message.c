@@ -71,7 +71,8 @@ static void note(const aji_message *m) {
     aji_request_describe(m, text);
     aji_recent_replace(aji_mpi_of(m->ctx), text);
     if (m->comm->checked)
-        snprintf(m->comm->checked->where, sizeof(m->comm->checked->where), "%s", text);
+        snprintf(m->comm->checked->where, sizeof(m->comm->checked->where), "%s%s%s", text, aji_in_sweep(m->ctx) ? ", in " : "",
+                 aji_in_sweep(m->ctx) ? aji_sweep_call(m->ctx) : "");
 }
 
 /* What is allocated and evaluated is behind it; nothing of MPI yet. */
