@@ -522,11 +522,11 @@ static void make_partition(maker *g, const team *t, step_kind kind) {
     }
 }
 
-/* Extents along a divided axis differ by coordinate; on a grid of one dimension another axis may be there. */
+/* On the grid, whatever team was drawn. Extents along a divided axis differ by coordinate; on a grid of one dimension another axis may be there. */
 static void make_halo(maker *g, const team *t, step_kind kind) {
-    if (t->comm != GRID)
-        return;
     const teams *all = &g->p->teams;
+    for (int i = 0; t->comm != GRID; i++)
+        t = &all->team[i];
     bool swapped = chance(g, 50);
     int ndim = all->n_dims == 2 || chance(g, 50) ? 2 : 1, first = ndim == 2 && swapped, x[MAX_RANKS];
     int64_t width[2] = {draw(g, 3), draw(g, 2)}, extent[2][MAX_RANKS], across = 1 + draw(g, 3);
