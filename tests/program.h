@@ -32,19 +32,15 @@ typedef struct teams {
 
 /* ---- programs ---- */
 
+/* clang-format off */
 #define LOCAL_STEPS(X)                                                                                                           \
-    X(fit)                                                                                                                       \
-    X(separate)                                                                                                                  \
-    X(scale)                                                                                                                     \
-    X(unary) X(binary) X(where) X(slice) X(transpose) X(broadcast_to) X(concat) X(matmul) X(sum_axes) X(cumsum) X(flip) X(roll)  \
-        X(pad) X(set_slice) X(set_window_inplace) X(join_dummies)
+    X(fit) X(separate) X(scale) X(unary) X(binary) X(where) X(slice) X(transpose) X(broadcast_to) X(concat) X(matmul)            \
+    X(sum_axes) X(cumsum) X(flip) X(roll) X(pad) X(set_slice) X(set_window_inplace) X(join_dummies)
 #define COLLECTIVE_STEPS(X)                                                                                                      \
-    X(allreduce)                                                                                                                 \
-    X(bcast)                                                                                                                     \
-    X(bcast_inplace)                                                                                                             \
-    X(reduce) X(reduce_inplace) X(gather) X(allgather) X(scatter) X(alltoall) X(reduce_scatter) X(scan) X(exscan) X(maxloc)      \
-        X(minloc) X(halo) X(halo_inplace) X(barrier)
+    X(allreduce) X(bcast) X(bcast_inplace) X(reduce) X(reduce_inplace) X(gather) X(allgather) X(scatter) X(alltoall)             \
+    X(reduce_scatter) X(scan) X(exscan) X(maxloc) X(minloc) X(halo) X(halo_inplace) X(barrier)
 #define MESSAGE_STEPS(X) X(send) X(recv) X(isend) X(irecv) X(wait) X(sendrecv) X(request_join_dummies)
+/* clang-format on */
 
 #define STEP_KIND(name) STEP_##name,
 typedef enum step_kind { LOCAL_STEPS(STEP_KIND) COLLECTIVE_STEPS(STEP_KIND) MESSAGE_STEPS(STEP_KIND) N_STEP_KINDS } step_kind;
