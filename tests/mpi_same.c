@@ -124,10 +124,10 @@ static aj_tensor *part(const model *m, uint64_t seed) {
 static outcome differentiate(const model *m) {
     outcome o = {0};
     aj_tensor *params[] = {aj_param(part(m, 1)), aj_param(aj_uniform(ctx, AJ_F64, AJ_SHAPE(COLUMNS, COLUMNS), 2))};
-    aj_tensor *w_direction = aj_uniform(ctx, AJ_F64, AJ_SHAPE(COLUMNS, COLUMNS), 4);
-    /* One variable moves with one direction: the sum over ranks counts it once. */
-    if (m->comm && rank_id > 0)
-        w_direction = aj_scale(w_direction, 0);
+    /* One variable has one direction, which the ranks share out: the sum over them counts it once. */
+    aj_tensor *w_direction = aj_add_scalar(aj_uniform(ctx, AJ_F64, AJ_SHAPE(COLUMNS, COLUMNS), 4), -0.5);
+    if (m->comm)
+        w_direction = aj_scale(w_direction, 2.0 * (rank_id + 1) / (rank_count * (rank_count + 1)));
     aj_tensor *directions[] = {part(m, 3), w_direction};
     CHECK_INT(aj_record_begin(ctx), AJ_OK);
     aj_tensor *root = objective(m, params[0], params[1]);
