@@ -598,14 +598,9 @@ static int member_of(const team *t, int rank) {
     return NOBODY;
 }
 
-/* Few tags, so that many messages share one. */
-static int draw_tag(maker *g, int comm) {
-    return draw(g, 2) + (comm == GRID ? 10 : 0);
-}
-
 static void new_message(maker *g) {
     const team *t = &g->p->teams.team[draw(g, g->p->teams.n)];
-    message m = {.comm = t->comm, .tag = draw_tag(g, t->comm), .blocking = {chance(g, 30), chance(g, 30)}};
+    message m = {.comm = t->comm, .tag = draw(g, 2), .blocking = {chance(g, 30), chance(g, 30)}};
     int source = draw(g, t->n), dest = draw(g, t->n);
     if (t->comm == WILD) {
         source = member_of(t, (int)(mix(g->p->seed + (uint64_t)dest) % (uint64_t)g->p->ranks));
@@ -687,7 +682,7 @@ static void make_sendrecv(maker *g, const team *t, step_kind kind) {
     for (int k = 0; k < t->n; k++) {
         if (chance(g, 20))
             continue;
-        message m = {.comm = t->comm, .tag = draw_tag(g, t->comm)};
+        message m = {.comm = t->comm, .tag = draw(g, 2)};
         set_end(&m, t, 0, k);
         set_end(&m, t, 1, dest[k]);
         if (!all_started(g, &m, g->n_messages, 0) || !all_started(g, &m, g->n_messages, 1))
