@@ -7,9 +7,9 @@
 
 #include <adjoin/adjoin.h>
 #include <signal.h>
-#include <stdint.h>
 #include <unistd.h>
 
+#include "numbers.h"
 #include "rank.h"
 
 /* ---- a context and a communicator over all ranks, for one case ---- */
@@ -67,35 +67,12 @@ static inline void close_world(void) {
 
 /* ---- numbers ---- */
 
-/* SplitMix64's output function (Steele, Lea and Flood, OOPSLA 2014). */
-static inline uint64_t mix(uint64_t z) {
-    z += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-/* Whole eighths in -8 ... 8, never 0: sums over ranks and entries, and products of two or three, are exact in f64, small ones in f32 too, so
- * results can be compared for equality. */
-static inline double number(uint64_t seed, int rank, int64_t entry) {
-    uint64_t h = mix(mix(mix(seed) + (uint64_t)rank) + (uint64_t)entry);
-    int eighths = (int)((h >> 20) % 64) + 1;
-    return (h & 1 ? eighths : -eighths) / 8.0;
-}
-
 /* The same made to fit a dtype: whole numbers, in u8 so small that the sum over ranks does not wrap around. */
 static inline double number_in(aj_dtype dtype, uint64_t seed, int rank, int64_t entry) {
     double x = number(seed, rank, entry);
     if (dtype == AJ_I64 || dtype == AJ_I32)
         return 8 * x;
     return dtype == AJ_U8 ? (double)((int)fabs(8 * x) % 32) : x;
-}
-
-static inline int64_t count_of(int ndim, const int64_t *shape) {
-    int64_t n = 1;
-    for (int i = 0; i < ndim; i++)
-        n *= shape[i];
-    return n;
 }
 
 /* A tensor of the given doubles. */

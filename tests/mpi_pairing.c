@@ -34,8 +34,7 @@ typedef struct script {
 } script;
 
 static uint64_t draw(script *s, uint64_t below) {
-    s->state = mix(s->state);
-    return (s->state >> 16) % below;
+    return draw_below(&s->state, below);
 }
 
 static double draw_time(script *s, double after) {

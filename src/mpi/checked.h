@@ -28,7 +28,6 @@ typedef struct aji_note aji_note;
 
 struct aji_checked {
     MPI_Comm payload;    /* what envelopes announce */
-    int64_t *sent;       /* messages so far, by destination: of the forward, then of adjoints */
     aji_note *notes;     /* under way on words */
     char where[200];     /* what this rank is in, or was in last */
     int64_t passed;      /* comparisons passed */

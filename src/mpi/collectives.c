@@ -319,6 +319,10 @@ static aj_status alltoallv_pieces(const aji_call *c, const void *in, const int64
 
 aj_status aji_mpi_alltoallv(const aji_call *c, const void *in, const int64_t *n_in, void *out, const int64_t *n_out,
                             MPI_Datatype type, int64_t whole) {
+    if (c->comm->size == 1 && n_in[0] > 0) { /* in MPICH 4.0.2 an open receive from anyone would take it */
+        memcpy(out, in, (size_t)((char *)aji_mpi_at(in, n_in[0], type) - (const char *)in));
+        return AJ_OK;
+    }
     layout to = {.counts = NULL}, from = {.counts = NULL};
     bool fits = whole <= c->comm->most;
     aj_status status = layout_open(c, &to, fits ? n_in : NULL);

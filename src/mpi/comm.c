@@ -112,6 +112,24 @@ static aj_status agree_at_creation(aj_comm *comm, aj_status mine) {
     return status == AJ_OK && comm->checked ? duplicate(comm, comm->words, &comm->checked->payload) : status;
 }
 
+/* What is kept for each rank. */
+static aj_status make_tables(aj_comm *comm) {
+    size_t n = (size_t)comm->size;
+    comm->marked = aji_calloc(comm->ctx, n);
+    comm->sent = aji_calloc(comm->ctx, n * sizeof(*comm->sent));
+    comm->received = aji_calloc(comm->ctx, n * sizeof(*comm->received));
+    comm->arrived = aji_calloc(comm->ctx, n * sizeof(*comm->arrived));
+    return comm->marked && comm->sent && comm->received && comm->arrived ? AJ_OK : AJ_ERR_MEMORY;
+}
+
+static void free_tables(aj_comm *comm) {
+    size_t n = (size_t)comm->size;
+    aji_free(comm->ctx, comm->marked, n);
+    aji_free(comm->ctx, comm->sent, n * sizeof(*comm->sent));
+    aji_free(comm->ctx, comm->received, n * sizeof(*comm->received));
+    aji_free(comm->ctx, comm->arrived, n * sizeof(*comm->arrived));
+}
+
 /* The duplicates, and what does not depend on the other ranks. Without memory this rank still takes part in what the others do. */
 static aj_status open_comm(aj_comm *comm, MPI_Comm user, aj_status so_far) {
     MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint};
@@ -122,8 +140,8 @@ static aj_status open_comm(aj_comm *comm, MPI_Comm user, aj_status so_far) {
     }
     MPI_Comm_rank(comm->words, &comm->rank);
     MPI_Comm_size(comm->words, &comm->size);
-    if (so_far == AJ_OK && !(comm->marked = aji_calloc(comm->ctx, (size_t)comm->size)))
-        so_far = AJ_ERR_MEMORY;
+    if (so_far == AJ_OK)
+        so_far = make_tables(comm);
     return agree_at_creation(comm, so_far);
 }
 
@@ -272,7 +290,7 @@ void aji_comm_free(aj_comm *comm) {
         mpi->last = NULL;
     aji_ctx_count(comm->ctx, AJ_STAT_COMMS, -1);
     aji_checked_close(comm);
-    aji_free(comm->ctx, comm->marked, (size_t)comm->size);
+    free_tables(comm);
     aji_free(comm->ctx, comm, sizeof(*comm));
 }
 
@@ -319,21 +337,42 @@ static void refuse_open_messages(aji_mpi *mpi, const aj_comm *comm) {
     }
 }
 
-/* All ranks are here, so every send has been received, or never will be. */
-static void refuse_lost_sends(aji_mpi *mpi, aj_comm *comm) {
-    int lost = !aji_message_drain(mpi, comm, aji_ctx_grace(mpi->ctx));
-    if (lost) {
-        aj_raise(
-            mpi->ctx, AJ_ERR_STATE,
-            "aj_comm_destroy: a message was sent on this communicator that nobody received; expected a receive for each send");
-        aji_message_abandon(mpi, comm);
-    }
-    double any = lost;
+/* Of all ranks: messages sent and not received. */
+static double count_lost(const aj_comm *comm) {
+    double lost = 0;
+    MPI_Request request;
+    for (int k = 0; k < comm->size; k++)
+        lost += (double)(comm->sent[k] - comm->received[k]);
     if (comm->size > 1)
-        largest(comm, 1, &any);
-    if (any > 0 && !lost)
-        aj_raise(mpi->ctx, AJ_ERR_PEER,
-                 "aj_comm_destroy: another rank sent a message that nobody received; its message is on that rank");
+        finish(comm, MPI_Iallreduce(MPI_IN_PLACE, &lost, 1, MPI_DOUBLE, MPI_SUM, comm->words, &request), &request);
+    return lost;
+}
+
+/* One pair of ranks between which a message was lost, the same on all: *from, *to. */
+static void find_lost(const aj_comm *comm, int *from, int *to) {
+    MPI_Request request;
+    double pair = -1;
+    finish(comm, MPI_Ialltoall(comm->received, 1, MPI_INT64_T, comm->arrived, 1, MPI_INT64_T, comm->words, &request), &request);
+    for (int k = 0; k < comm->size; k++)
+        if (comm->arrived[k] < comm->sent[k])
+            pair = (double)comm->rank * comm->size + k;
+    largest(comm, 1, &pair);
+    *from = (int)(pair / comm->size);
+    *to = (int)(pair - (double)*from * comm->size);
+}
+
+/* All ranks are here, so every send has been received, or never will be: then its sender has the error, and the others hear of it. */
+static void refuse_lost_sends(aj_comm *comm) {
+    if (count_lost(comm) <= 0)
+        return;
+    int from, to;
+    find_lost(comm, &from, &to);
+    aj_raise(
+        comm->ctx, from == comm->rank ? AJ_ERR_STATE : AJ_ERR_PEER,
+        "aj_comm_destroy: rank %d sent a message to rank %d on this communicator that nobody received; expected a receive for "
+        "each send",
+        from, to);
+    aji_settle(comm);
 }
 
 void aj_comm_destroy(aj_comm **at) {
@@ -352,7 +391,7 @@ void aj_comm_destroy(aj_comm **at) {
         refuse_open_messages(mpi, comm);
     aji_close_round(comm);
     if (--comm->handles == 0 && aj_ctx_status(comm->ctx) == AJ_OK)
-        refuse_lost_sends(mpi, comm);
+        refuse_lost_sends(comm);
     if (comm->handles == 0)
         aji_request_give_up(comm);
     free_unused(mpi, comm);

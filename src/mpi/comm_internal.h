@@ -24,6 +24,8 @@ struct aj_comm {
     MPI_Comm halo;                    /* for halo exchanges and their adjoints: made with the first one */
     MPI_Comm user;                    /* MPI_COMM_NULL once the user has freed it */
     int64_t most;                     /* elements in one call of MPI: more go in several */
+    int64_t *sent, *received;         /* messages so far, by destination and by source */
+    int64_t *arrived;                 /* of those sent, what the destinations say in the end */
     unsigned char *marked;            /* flush.c: by rank, the duplicates whose marker has come */
     aji_checked *checked;             /* checked mode; else NULL */
     int64_t agreed;                   /* the error episode that all ranks know of, 0: none */
@@ -131,6 +133,8 @@ void aji_gate(aj_ctx *ctx, aj_comm *comm);
 void aji_last_gate(aj_ctx *ctx);
 /* A collective has waited longer than comm->timeout. What it reads and writes cannot be taken back: the job ends. */
 void aji_timed_out(const aj_comm *comm);
+/* All ranks are here and know of the error: the communicator is sound again. */
+void aji_settle(aj_comm *comm);
 /* Before a call of MPI that blocks, with no limit, until all ranks make it: are they all here? */
 aj_status aji_meet(aj_comm *comm, const char *op);
 /* The round of aj_comm_destroy: waits for all; an error that some ranks have and others do not ends the job. */

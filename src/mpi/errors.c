@@ -108,7 +108,7 @@ static aj_status share_message(aj_comm *comm, int first) {
 }
 
 /* All ranks know of the error now, and all are here: what was under way would meet the messages of the program that goes on. */
-static void settle(aj_comm *comm) {
+void aji_settle(aj_comm *comm) {
     comm->agreed = episode(comm->ctx);
     aji_flush(comm);
 }
@@ -120,7 +120,7 @@ static void pass_gate(aj_ctx *ctx, aj_comm *comm, bool last) {
     if (!comm || comm->size == 0 || mpi->finalized || aj_ctx_status(ctx) == AJ_OK || is_known(comm))
         return;
     if (comm->size == 1) {
-        settle(comm);
+        aji_settle(comm);
         return;
     }
     if (comm->checked) {
@@ -133,7 +133,7 @@ static void pass_gate(aj_ctx *ctx, aj_comm *comm, bool last) {
         share_message(comm, o.first);
     else if (!o.all)
         end_job(comm); /* the others are closing the communicator and know of no error */
-    settle(comm);
+    aji_settle(comm);
 }
 
 void aji_gate(aj_ctx *ctx, aj_comm *comm) {
@@ -161,7 +161,7 @@ void aji_close_round(aj_comm *comm) {
     else if (o.first >= 0 && !o.all && failed)
         end_job(comm);
     if (o.first >= 0)
-        settle(comm);
+        aji_settle(comm);
 }
 
 aj_status aji_meet(aj_comm *comm, const char *op) {
@@ -177,7 +177,7 @@ aj_status aji_meet(aj_comm *comm, const char *op) {
     if (!o.agreeing || o.first < 0)
         return aj_raise(comm->ctx, AJ_ERR_PEER, "%s: another rank is in another call; expected the same call on all ranks", op);
     share_message(comm, o.first);
-    settle(comm);
+    aji_settle(comm);
     return aj_ctx_status(comm->ctx);
 }
 
@@ -188,7 +188,7 @@ static aj_status agree(aj_comm *comm) {
         if (o.first < 0)
             return AJ_OK;
         aj_status status = share_message(comm, o.first);
-        settle(comm);
+        aji_settle(comm);
         if (!o.gating)
             return status;
     }
@@ -200,7 +200,7 @@ aj_status aj_agree(aj_comm *comm) {
     aji_mpi_of(comm->ctx)->last = comm;
     if (comm->size <= 1) {
         if (comm->size == 1 && aj_ctx_status(comm->ctx) != AJ_OK && !is_known(comm))
-            settle(comm);
+            aji_settle(comm);
         return aj_ctx_status(comm->ctx);
     }
     const char *before = aji_ctx_enter(comm->ctx, "aj_agree");

@@ -86,6 +86,8 @@ void aji_flush_end(aj_comm *comm) {
     aji_mpi *mpi = aji_mpi_of(comm->ctx);
     aji_message_drain(mpi, comm, aji_ctx_grace(comm->ctx)); /* received by now, each of them */
     aji_message_abandon(mpi, comm);
+    memset(comm->sent, 0, (size_t)comm->size * sizeof(*comm->sent)); /* both sides begin anew */
+    memset(comm->received, 0, (size_t)comm->size * sizeof(*comm->received));
 }
 
 void aji_flush(aj_comm *comm) {

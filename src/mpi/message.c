@@ -82,10 +82,9 @@ static aj_status check_told(const aji_message *m) {
 
 /* ---- checked mode: the envelope ---- */
 
-/* Numbers wrap long after the message is gone. Forward and adjoint have tags of their own. */
-static int payload_tag(const aj_comm *comm, int64_t number, bool adjoint) {
-    int half = largest_tag(comm) / 2;
-    return (int)(number % half) * 2 + adjoint;
+/* Numbers wrap long after the message is gone. */
+static int payload_tag(const aj_comm *comm, int64_t number) {
+    return (int)(number % largest_tag(comm));
 }
 
 static int32_t is_recorded(const aj_ctx *ctx, aj_dtype dtype) {
@@ -95,8 +94,7 @@ static int32_t is_recorded(const aj_ctx *ctx, aj_dtype dtype) {
 /* Both at once: the value never changes, and the receiver asks for the numbers when it knows what comes. */
 static int send_checked(aji_message *m) {
     aj_comm *comm = m->comm;
-    int64_t *sent = comm->checked->sent + (m->adjoint ? comm->size : 0) + m->peer;
-    m->envelope = (aji_envelope){.number = (*sent)++,
+    m->envelope = (aji_envelope){.number = comm->sent[m->peer],
                                  .forward = m->adjoint ? aji_mpi_of(m->ctx)->number : -1,
                                  .count = m->count,
                                  .dtype = (int32_t)m->meta.dtype,
@@ -107,7 +105,7 @@ static int send_checked(aji_message *m) {
     return code != MPI_SUCCESS
                ? code
                : aji_mpi_isend(comm, comm->checked->payload, aji_value_data(m->data), m->count, aji_mpi_type(m->meta.dtype),
-                               m->peer, payload_tag(comm, m->envelope.number, m->adjoint), &m->request);
+                               m->peer, payload_tag(comm, m->envelope.number), &m->request);
 }
 
 /* The envelope has come: does it announce what this receive expects? */
@@ -150,10 +148,11 @@ aj_status aji_message_start_send(aji_message *m, aji_value *x) {
     m->data = aji_is_host(x->device) && aji_value_is_borrowed(x) ? aji_value_copy(x) : aji_to_host(x);
     if (!m->data || check_told(m) != AJ_OK)
         return aj_ctx_status(ctx);
-    return aji_mpi_check(ctx, m->op,
-                         m->comm->checked ? send_checked(m)
-                                          : aji_mpi_isend(m->comm, aji_channel(m->comm), aji_value_data(m->data), m->count,
-                                                          aji_mpi_type(x->meta.dtype), m->peer, m->tag, &m->request));
+    int code = m->comm->checked ? send_checked(m)
+                                : aji_mpi_isend(m->comm, aji_channel(m->comm), aji_value_data(m->data), m->count,
+                                                aji_mpi_type(x->meta.dtype), m->peer, m->tag, &m->request);
+    m->comm->sent[m->peer] += code == MPI_SUCCESS;
+    return aji_mpi_check(ctx, m->op, code);
 }
 
 aj_status aji_message_start_recv(aji_message *m, aji_value *buffer) {
@@ -242,7 +241,7 @@ static aj_status receive_checked(aji_message *m, const aji_value *buffer, MPI_St
     result = aji_mpi_check(m->ctx, m->op,
                            aji_mpi_irecv(comm, comm->checked->payload, aji_value_data(m->data), m->count,
                                          aji_mpi_type(buffer->meta.dtype), status->MPI_SOURCE,
-                                         payload_tag(comm, m->envelope.number, m->adjoint), &m->request));
+                                         payload_tag(comm, m->envelope.number), &m->request));
     return result == AJ_OK ? wait_for_message(m, &unused) : result;
 }
 
@@ -261,6 +260,7 @@ aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value *
         return result;
     m->peer = status.MPI_SOURCE;
     m->tag = status.MPI_TAG;
+    m->comm->received[m->peer]++;
     *y = aji_value_on(m->data, buffer->device);
     aji_value_release(m->data);
     m->data = NULL;

@@ -291,8 +291,7 @@ aj_status aji_checked_open(aj_comm *comm) {
     k->missing = comm->size;
     k->came = aji_calloc(comm->ctx, n * sizeof(*k->came));
     k->reports = aji_calloc(comm->ctx, n * sizeof(*k->reports));
-    k->sent = aji_calloc(comm->ctx, 2 * n * sizeof(*k->sent));
-    return k->came && k->reports && k->sent ? AJ_OK : AJ_ERR_MEMORY;
+    return k->came && k->reports ? AJ_OK : AJ_ERR_MEMORY;
 }
 
 void aji_checked_close(aj_comm *comm) {
@@ -303,7 +302,6 @@ void aji_checked_close(aj_comm *comm) {
     aji_notes_abandon(comm, !aji_mpi_of(comm->ctx)->finalized);
     aji_free(comm->ctx, k->came, n * sizeof(*k->came));
     aji_free(comm->ctx, k->reports, n * sizeof(*k->reports));
-    aji_free(comm->ctx, k->sent, 2 * n * sizeof(*k->sent));
     aji_free(comm->ctx, k, sizeof(*k));
     comm->checked = NULL;
 }

@@ -361,8 +361,8 @@ static aj_status open_exchange(exchange *e) {
 /* In checked mode: the axes and the widths are alike. The fields need not be. */
 static aj_status compare(const aji_call *c) {
     const attr *a = c->attr;
-    char text[128] = "";
-    size_t used = 0;
+    char text[128];
+    size_t used = (size_t)snprintf(text, sizeof(text), " of %s", aj_dtype_name(c->in_meta[0].dtype));
     for (int i = 0; i < a->n; i++)
         used += (size_t)snprintf(text + used, sizeof(text) - used, ", width %lld on axis %d", (long long)a->width[i], a->axes[i]);
     return aji_compare_more(c, text);
