@@ -175,10 +175,10 @@ static terms terms_of(double v, factor own, int zeros, int rank) {
 
 static double entry_of(terms t, double v, factor f, factor own, int rank) {
     factor others = without(f, own);
+    if (f.zeros > 2 || (f.zeros == 2 && !own.zeros) || (t.largest.m == 0 && t.rest.m == 0))
+        return 0;
     if (others.nans || others.infinities)
         return NAN;
-    if (f.zeros > 2 || (f.zeros == 2 && !own.zeros))
-        return 0;
     aji_scaled sum = f.zeros == 1 ? (own.zeros ? t.rest : t.largest) : all_but(t, rank, term_of(v, own));
     return aji_scaled_value(aji_scaled_mul(aji_scaled_of(others.m, others.e), sum));
 }
@@ -223,9 +223,9 @@ static coefficients expand(aj_tensor *x, aj_tensor *u, aj_tensor *v, bool revers
     coefficients k;
     aj_tensor *p = aji_prefix(x, MPI_PROD, NULL, reversed, comm);
     k.one = aji_is_first(comm, reversed) ? aji_full_like(x, 1) : p;
-    k.s = aji_affine_scan(aj_mul(k.one, u), x, reversed, comm);
-    k.t = aji_affine_scan(aj_mul(k.one, v), x, reversed, comm);
-    k.st = aji_affine_scan(aj_add(aj_mul(k.s, v), aj_mul(k.t, u)), x, reversed, comm);
+    k.s = aji_affine_scan(aji_weigh(u, k.one), x, reversed, comm);
+    k.t = aji_affine_scan(aji_weigh(v, k.one), x, reversed, comm);
+    k.st = aji_affine_scan(aj_add(aji_weigh(k.s, v), aji_weigh(u, k.t)), x, reversed, comm);
     return k;
 }
 
@@ -233,7 +233,7 @@ static coefficients expand(aj_tensor *x, aj_tensor *u, aj_tensor *v, bool revers
  * is the coefficient of s t in the product over k != j of x_k + s u_k + t v_k: of the ranks before j, times that of those after it. */
 static aj_tensor *by_x(aj_tensor *x, aj_tensor *u, aj_tensor *v, aj_comm *comm) {
     coefficients a = expand(x, u, v, false, comm), b = expand(x, u, v, true, comm);
-    return aj_add(aj_add(aj_mul(a.one, b.st), aj_mul(a.st, b.one)), aj_add(aj_mul(a.s, b.t), aj_mul(a.t, b.s)));
+    return aj_add(aj_add(aji_weigh(b.st, a.one), aji_weigh(a.st, b.one)), aj_add(aji_weigh(a.s, b.t), aji_weigh(b.s, a.t)));
 }
 
 static aj_status vjp(aji_call *c);

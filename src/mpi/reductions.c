@@ -144,5 +144,5 @@ aj_tensor *aji_share(const aji_call *c, const aji_rank_reduction *r, aj_tensor *
         return user_share(c, r, g, with);
     if (r->op == MPI_MAX || r->op == MPI_MIN)
         return aji_for_winner(c, g, with[0]);
-    return r->op == MPI_PROD ? aj_mul(g, aji_product_of_others(c->in[0], with, c->comm)) : g;
+    return r->op == MPI_PROD ? aji_weigh(g, aji_product_of_others(c->in[0], with, c->comm)) : g;
 }

@@ -41,6 +41,8 @@ void aji_reduction_attr_free(aj_ctx *ctx, void *attr);
 /* ops/scan.c: y_r = the reduction of x over the ranks before this one, or after it, in rank order; zeros where there is none. MPI_PROD, or a registered operation. */
 aj_tensor *aji_prefix(aj_tensor *x, MPI_Op op, aji_user_op *user, bool reversed, aj_comm *comm);
 bool aji_is_first(const aj_comm *comm, bool reversed); /* there is no such rank */
+/* ops/weigh.c: g times factor; 0 where g is 0, whatever the factor is. */
+aj_tensor *aji_weigh(aj_tensor *g, aj_tensor *factor);
 /* ops/affine_scan.c: h = c_k + m_k h over the ranks k before this one, or after it, from h = 0. */
 extern const aji_operator aji_operator_compose;
 aj_tensor *aji_affine_scan(aj_tensor *c, aj_tensor *m, bool reversed, aj_comm *comm);

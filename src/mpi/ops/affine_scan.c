@@ -15,9 +15,9 @@ typedef struct map {
     aji_scaled c, m;
 } map;
 
-/* First a, then b. */
+/* First a, then b. What is 0 stays 0, whatever the factor is: see weigh.c. */
 static map composed(map a, map b) {
-    return (map){aji_scaled_add(b.c, aji_scaled_mul(b.m, a.c)), aji_scaled_mul(b.m, a.m)};
+    return (map){a.c.m == 0 ? b.c : aji_scaled_add(b.c, aji_scaled_mul(b.m, a.c)), aji_scaled_mul(b.m, a.m)};
 }
 
 static void compose(void *in, void *inout, int *n, MPI_Datatype *type) {
@@ -61,7 +61,7 @@ static aj_status forward(aji_call *c) {
 
 static aj_status vjp(aji_call *c) {
     c->g_in[0] = aji_affine_scan(c->g_out[0], c->in[1], !((const attr *)c->attr)->reversed, c->comm);
-    c->g_in[1] = aj_mul(c->out[0], c->g_in[0]);
+    c->g_in[1] = aji_weigh(c->g_in[0], c->out[0]);
     return AJ_OK;
 }
 

@@ -101,17 +101,22 @@ static aj_tensor *sets_record(aj_tensor *x, aj_tensor *before, MPI_Op op) {
     return aj_maximum(beyond, aj_minimum(aj_ne(x, x), aj_eq(before, before)));
 }
 
-/* gx from the gradient of f, and m, the derivative of f by what was before. `first`: nothing was. */
+/* f(before, x) of a registered operation. */
+static aj_tensor *combined(const attr *a, aj_tensor *before, aj_tensor *x) {
+    return a->reversed ? aji_combine(a->reduction.user, x, before) : aji_combine(a->reduction.user, before, x);
+}
+
+/* d h from h, and m. `first`: there is nothing before, and f(., x) = x. */
 static aj_tensor *step_vjp(const attr *a, bool first, aj_tensor *before, aj_tensor *x, aj_tensor *h) {
     MPI_Op op = a->reduction.op;
     if (first)
         return h;
     if (op == MPI_PROD)
-        return aj_mul(before, h);
+        return aji_weigh(h, before);
     if (op == MPI_MAX || op == MPI_MIN)
         return aj_where(sets_record(x, before, op), h, aji_zeros_like(x));
     aji_user_op *u = a->reduction.user;
-    aj_tensor *y = a->reversed ? aji_combine(u, x, before) : aji_combine(u, before, x);
+    aj_tensor *y = combined(a, before, x);
     return a->reversed ? aji_user_vjp(u, NULL, x, before, y, h) : aji_user_vjp(u, before, x, NULL, y, h);
 }
 
@@ -124,7 +129,7 @@ static aj_tensor *step_factor(const attr *a, bool first, aj_tensor *before, aj_t
     if (op == MPI_MAX || op == MPI_MIN)
         return aj_where(sets_record(x, before, op), aji_zeros_like(x), aji_full_like(x, 1));
     aji_user_op *u = a->reduction.user;
-    aj_tensor *y = a->reversed ? aji_combine(u, x, before) : aji_combine(u, before, x), *one = aji_full_like(x, 1);
+    aj_tensor *y = combined(a, before, x), *one = aji_full_like(x, 1);
     return a->reversed ? aji_user_vjp(u, x, before, NULL, y, one) : aji_user_vjp(u, NULL, before, x, y, one);
 }
 
