@@ -577,6 +577,27 @@ static void infinities(void) {
     close_all();
 }
 
+/* Every communication's adjoint runs, those of derivatives too. Where no gradient has come, none goes on, whatever is infinite. */
+static void unreached(void) {
+    open_all();
+    for (int o = PROD; o <= MIN; o++)
+        for (int k = 0; k < N_COLLECTIVES; k++) {
+            setting s = setting_of(o, k, 0, not_finite, plain_seed);
+            aj_tensor *leaf = aj_param(whole(&s, 0)), *other = aj_param(whole(&s, 1)), *g = NULL, *h = NULL, *v = whole(&s, 1);
+            CHECK_INT(aj_record_begin(ctx), AJ_OK);
+            aj_tensor *y = collectives[k].run(leaf, operations[o].op, 0);
+            CHECK_INT(aj_grad_of(ctx, 1, &y, NULL, 1, &leaf, &g, AJ_CREATE_GRAPH), AJ_OK);
+            CHECK_INT(aj_grad_of(ctx, 1, &g, &v, 1, &leaf, &h, AJ_CREATE_GRAPH), AJ_OK);
+            CHECK_INT(aj_backward(ctx, aj_sum(other), NULL), AJ_OK);
+            CHECK_ALL(aj_grad(leaf), ROWS * s.columns, 0, 0);
+            CHECK_ALL(aj_grad(other), ROWS * s.columns, 1, 0);
+            CHECK_MSG(rank_failures == 0, "that was %s of %s", collectives[k].name, operations[o].name);
+            aj_release(&leaf);
+            aj_release(&other);
+        }
+    close_all();
+}
+
 static void signs_of_zero(void) {
     open_all();
     double x[2] = {rank_id == 0 ? -0.0 : 3, rank_id == 0 ? 0.0 : -3}, y[2];
@@ -894,7 +915,7 @@ static void unregistered(void) {
 }
 
 RANK_MAIN({"derivatives", derivatives}, {"zeros", zeros}, {"ties", ties}, {"ranges", ranges}, {"named", named},
-          {"infinities", infinities}, {"signs_of_zero", signs_of_zero}, {"cancellation", cancellation}, {"empty", empty},
-          {"nobody", nobody}, {"library_checks", library_checks}, {"second_by_differences", second_by_differences},
-          {"replaced", replaced}, {"registered_wrongly", registered_wrongly}, {"registered_first", registered_first},
-          {"refused", refused}, {"unregistered", unregistered})
+          {"infinities", infinities}, {"unreached", unreached}, {"signs_of_zero", signs_of_zero}, {"cancellation", cancellation},
+          {"empty", empty}, {"nobody", nobody}, {"library_checks", library_checks},
+          {"second_by_differences", second_by_differences}, {"replaced", replaced}, {"registered_wrongly", registered_wrongly},
+          {"registered_first", registered_first}, {"refused", refused}, {"unregistered", unregistered})
