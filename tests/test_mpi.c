@@ -6,6 +6,7 @@
 RANK_TESTS(mpi, mpi_cases, 120, 1, 2, 3, 4, 5, 7)
 RANK_TESTS(mpi, mpi_dot, 300, 1, 2, 3, 4, 5, 7)
 RANK_TESTS(mpi, mpi_extrema, 60, 1, 2, 3, 4, 5, 7)
+RANK_TESTS(mpi, mpi_reductions, 120, 1, 2, 3, 4, 5, 7)
 RANK_TESTS(mpi, mpi_halo, 60, 1, 2, 3, 4, 5, 7)
 RANK_TESTS(mpi, mpi_axis, 120, 1, 2, 3, 4, 5, 7)
 RANK_TESTS(mpi, mpi_pairing, 120, 1, 2, 3, 4, 5, 7)

@@ -51,27 +51,50 @@ AJ_API aj_ctx *aj_comm_ctx(const aj_comm *comm);
 AJ_API aj_status aj_agree(aj_comm *comm) AJ_MUST_CHECK;
 
 /*
- * Reductions take MPI_Op itself. Floating dtypes: MPI_SUM, and in allreduce, reduce and reduce_scatter MPI_MAX and MPI_MIN. Of an extremum the gradient goes,
- * entry by entry, to the one rank that holds it: on ties the lowest; NaN wins, and its rank takes the gradient. Integer dtypes: all of MPI's predefined
- * reductions. Anything else is AJ_ERR_UNSUPPORTED before any communication, alike on all ranks.
+ * Reductions take MPI_Op itself, in allreduce, reduce, reduce_scatter, scan and exscan. Integer dtypes: all of MPI's predefined ones. Floating dtypes, with exact
+ * gradients:
+ *   MPI_SUM
+ *   MPI_MAX, MPI_MIN: the gradient goes, entry by entry, to the one rank that holds the extremum: on ties the lowest; NaN wins, and its rank takes the gradient
+ *   MPI_PROD: gx_k = g times the product of the others; exact with zeros, and right where the product over- or underflows and that of the others does not
+ *   registered operations: see aj_op_register
+ * Of an MPI_Op that is not registered only values can be had: of integers, and of floats outside a recording. Anything else is AJ_ERR_UNSUPPORTED before any
+ * communication, alike on all ranks. "Share": what the above makes of g, or of the sum of the g_r.
  */
+/*
+ * The derivative of a user-defined operation a op b, which is associative and works entry by entry: gx from operands of one shape and dtype, in operations of
+ * ops.h, so that it can be differentiated again. Of an operation that commutes: x one operand, y the result, g the gradient of y: gx = g dy/dx; prefix and suffix
+ * are NULL. Of one that does not: y = prefix op x op suffix; prefix is NULL where nothing comes before x, suffix where nothing follows; y is NULL.
+ * It must be linear in g, and may return g itself. NULL with an error raised (aj_raise) fails the call. user: as registered. Collective: no.
+ */
+typedef aj_tensor *(*aj_op_vjp)(aj_ctx *ctx, aj_tensor *prefix, aj_tensor *x, aj_tensor *suffix, aj_tensor *y, aj_tensor *g,
+                                void *user);
+/*
+ * Give op, made by MPI_Op_create, its derivative in this context; name, which is copied, is for messages, and in checked mode what the ranks compare. commutes:
+ * also which form vjp has; op may be registered as not commuting only if MPI was told so. Register alike on all ranks. Once more: the new derivative takes the
+ * place of the old one, which recordings that use it keep. op must stay valid while the context uses it; MPI passes it entries of one datatype (MPI_DOUBLE or
+ * MPI_FLOAT), any number at a time.
+ * Adjoint: of an operation that commutes, one collective, like that of MPI_PROD; of another, and two exscans. Of scan and exscan: one exscan.
+ * Errors: AJ_ERR_ARG (NULL, a predefined operation, commutes), AJ_ERR_STATE (MPI not initialised, or finalised), AJ_ERR_MEMORY. Collective: no. Since: 0.1.
+ */
+AJ_API aj_status aj_op_register(aj_ctx *ctx, MPI_Op op, const char *name, bool commutes, aj_op_vjp vjp, void *user);
+
 /* y = x, x being ONE variable that every rank holds (equal on all); gx = sum_r g_r on every rank: the whole gradient. Adjoint: one allreduce.
  * The checks of autograd.h move each rank's x alone, which one variable forbids: give them f(aj_bcast(x, 0, comm)) instead.
  * Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_shared(aj_tensor *x, aj_comm *comm);
-/* y_r = sum_k x_k; gx_k = sum_r g_r; of an extremum on the rank that holds it. x: the same shape and dtype on all ranks. Adjoint: one allreduce.
+/* y_r = the reduction of x_k over k; gx_k = sum_r g_r, or its share of it. x: the same shape and dtype on all ranks. Adjoint: one allreduce.
  * Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_allreduce(aj_tensor *x, MPI_Op op, aj_comm *comm);
 /* y_r = x_root; gx_root = sum_r g_r, zero elsewhere. x: the same shape and dtype on all ranks. Adjoint: one reduce. Collective: comm.
  * Differentiable: x. The _inplace form consumes x and may reuse its memory. Since: 0.1. */
 AJ_API aj_tensor *aj_bcast(aj_tensor *x, int root, aj_comm *comm);
 AJ_API aj_tensor *aj_bcast_inplace(aj_tensor *x, int root, aj_comm *comm);
-/* *value = max_k x_k (min_k), entry by entry, and *rank = the lowest rank that holds it (i64); gx = sum_r g_r there, 0 elsewhere. x: f64 or f32, the same
- * shape on all ranks. value and rank may be NULL; they are owned by the current scope, and NULL on error. Adjoint: one allreduce. Collective: comm.
- * Differentiable: x, through value. Since: 0.1. */
+/* *value = max_k x_k (min_k), entry by entry, and *rank = the lowest rank that holds it (i64); gx = sum_r g_r there, 0 elsewhere. x: the same
+ * shape and dtype on all ranks. value and rank may be NULL; they are owned by the current scope, and NULL on error. Adjoint: one allreduce. Collective: comm.
+ * Differentiable: x, of a floating dtype, through value. Since: 0.1. */
 AJ_API aj_status aj_maxloc(aj_tensor *x, aj_comm *comm, aj_tensor **value, aj_tensor **rank);
 AJ_API aj_status aj_minloc(aj_tensor *x, aj_comm *comm, aj_tensor **value, aj_tensor **rank);
-/* y_root = sum_k x_k, zeros elsewhere; gx_k = g_root; of an extremum on the rank that holds it. Adjoint: one bcast. Collective: comm. Differentiable: x.
+/* y_root = the reduction of x_k over k, zeros elsewhere; gx_k = g_root, or its share of it. Adjoint: one bcast. Collective: comm. Differentiable: x.
  * The _inplace form consumes x and may reuse its memory. Since: 0.1. */
 AJ_API aj_tensor *aj_reduce(aj_tensor *x, MPI_Op op, int root, aj_comm *comm);
 AJ_API aj_tensor *aj_reduce_inplace(aj_tensor *x, MPI_Op op, int root, aj_comm *comm);
@@ -92,15 +115,16 @@ AJ_API aj_tensor *aj_scatter(aj_tensor *x, int axis, int64_t numelem, int root, 
  * axis is divided anew, from the old lengths to the numelems. The numelems sum up to the extent along scatter_axis (with equal axes, over all ranks).
  * Adjoint: one alltoall. Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_alltoall(aj_tensor *x, int gather_axis, int scatter_axis, int64_t numelem, aj_comm *comm);
-/* y_k = part k of sum_r x_r, numelem entries along axis; gx_k = the g_r one after the other; of an extremum on the rank that holds it. Adjoint: one allgather. Collective: comm.
+/* y_k = part k of the reduction of x_r over r, numelem entries along axis; gx_k = the g_r one after the other, or its share of them. Adjoint: one allgather. Collective: comm.
  * Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_reduce_scatter(aj_tensor *x, int axis, int64_t numelem, MPI_Op op, aj_comm *comm);
 
-/* y_r = sum of x_k over k <= r; gx_k = sum of g_r over r >= k. x: the same shape and dtype on all ranks. op: of floats MPI_SUM. Adjoint: one scan.
- * Collective: comm. Differentiable: x. Since: 0.1. */
+/* y_r = the reduction of x_k over k <= r. gx_k = sum of g_r over r >= k; or, with h_k the gradient of y_k by way of all later ranks too, dy_k/dx_k h_k. x: the
+ * same shape and dtype on all ranks. Adjoint: one scan; of other floating reductions than MPI_SUM both ways one exscan. Collective: comm. Differentiable: x.
+ * Since: 0.1. */
 AJ_API aj_tensor *aj_scan(aj_tensor *x, MPI_Op op, aj_comm *comm);
-/* y_r = sum of x_k over k < r, zeros on rank 0, whose gradient is ignored; gx_k = sum of g_r over r > k. x: the same shape and dtype on all ranks.
- * op: of floats MPI_SUM. Adjoint: one exscan. Collective: comm. Differentiable: x. Since: 0.1. */
+/* y_r = the reduction of x_k over k < r; zeros on rank 0, whatever the reduction, and its gradient is ignored. gx_k = sum of g_r over r > k; of other reductions
+ * as for aj_scan. x: the same shape and dtype on all ranks. Adjoint: one exscan. Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_exscan(aj_tensor *x, MPI_Op op, aj_comm *comm);
 
 /*

@@ -15,22 +15,29 @@ void aji_comm_enter(aj_comm *comm, const char *op) {
         snprintf(comm->checked->where, sizeof(comm->checked->where), "%s", op);
 }
 
-/* Before any communication call on an operand; false with an error, after the gate. */
-static bool enter(const aji_op *op, aj_tensor *x, aj_comm *comm) {
+/* Before any communication call on an operand. False with an error, after the gate; then the attr has gone, as after a call of aji_apply that failed. */
+static bool enter(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm) {
     if (comm) {
         aji_comm_enter(comm, op->name);
         return true;
     }
-    if (x) {
-        aj_raise(aj_tensor_ctx(x), AJ_ERR_ARG, "%s: the communicator is NULL; expected one made by aj_comm_create", op->name);
-        aji_gate(aj_tensor_ctx(x), NULL);
+    aj_ctx *ctx = x ? aj_tensor_ctx(x) : NULL;
+    if (ctx) {
+        aj_raise(ctx, AJ_ERR_ARG, "%s: the communicator is NULL; expected one made by aj_comm_create", op->name);
+        aji_gate(ctx, NULL);
     }
+    if (op->attr_free)
+        op->attr_free(ctx, (void *)attr);
     return false;
 }
 
 aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm) {
+    return aji_comm_apply_n(op, attr, 1, &x, comm);
+}
+
+aj_tensor *aji_comm_apply_n(const aji_op *op, const void *attr, int n, aj_tensor *const *x, aj_comm *comm) {
     aj_tensor *y = NULL;
-    return enter(op, x, comm) && aji_apply(op, comm, comm->ctx, attr, 1, &x, 1, &y) == AJ_OK ? y : NULL;
+    return enter(op, attr, x[0], comm) && aji_apply(op, comm, comm->ctx, attr, n, x, 1, &y) == AJ_OK ? y : NULL;
 }
 
 aj_status aji_comm_apply_two(const aji_op *op, aj_tensor *x, aj_comm *comm, aj_tensor **first, aj_tensor **second) {
@@ -38,7 +45,7 @@ aj_status aji_comm_apply_two(const aji_op *op, aj_tensor *x, aj_comm *comm, aj_t
     first = first ? first : &unused;
     second = second ? second : &unused;
     *first = *second = NULL;
-    if (!enter(op, x, comm))
+    if (!enter(op, NULL, x, comm))
         return AJ_ERR_ARG;
     aj_status status = aji_apply(op, comm, comm->ctx, NULL, 1, &x, 2, y);
     *first = y[0];
@@ -51,38 +58,6 @@ aj_status aji_check_root(aji_call *c, int root) {
     c->out_meta[0] = c->in_meta[0];
     if (size > 0 && (root < 0 || root >= size))
         return aj_raise(c->ctx, AJ_ERR_ARG, "%s: root %d is out of range; expected 0 ... %d", c->op->name, root, size - 1);
-    return AJ_OK;
-}
-
-static const struct {
-    MPI_Op op;
-    const char *name;
-} reductions[] = {{MPI_SUM, "MPI_SUM"},   {MPI_MAX, "MPI_MAX"},  {MPI_MIN, "MPI_MIN"},   {MPI_PROD, "MPI_PROD"},
-                  {MPI_LAND, "MPI_LAND"}, {MPI_LOR, "MPI_LOR"},  {MPI_LXOR, "MPI_LXOR"}, {MPI_BAND, "MPI_BAND"},
-                  {MPI_BOR, "MPI_BOR"},   {MPI_BXOR, "MPI_BXOR"}};
-
-const char *aji_reduction_name(const aj_ctx *ctx, MPI_Op op) {
-    const aji_mpi *mpi = aji_mpi_of(ctx);
-    for (size_t i = 0; i < sizeof(reductions) / sizeof(*reductions); i++)
-        if (reductions[i].op == op)
-            return reductions[i].name;
-    return op == mpi->max ? "MPI_MAX" : op == mpi->min ? "MPI_MIN" : "an MPI_Op";
-}
-
-aj_status aji_check_reduction(aji_call *c, MPI_Op op, bool extrema) {
-    c->out_meta[0] = c->in_meta[0];
-    aj_dtype dtype = c->in_meta[0].dtype;
-    const char *name = NULL;
-    for (size_t i = 0; i < sizeof(reductions) / sizeof(*reductions); i++)
-        if (reductions[i].op == op)
-            name = reductions[i].name;
-    bool there = aji_dtype_is_float(dtype) ? op == MPI_SUM || (extrema && (op == MPI_MAX || op == MPI_MIN)) : name != NULL;
-    if (!there)
-        return aj_raise(c->ctx, AJ_ERR_UNSUPPORTED, "%s: the reduction %s is not there for %s; expected %s", c->op->name,
-                        name ? name : "given", aj_dtype_name(dtype),
-                        !aji_dtype_is_float(dtype) ? "a predefined one"
-                        : extrema                  ? "MPI_SUM, MPI_MAX or MPI_MIN"
-                                                   : "MPI_SUM");
     return AJ_OK;
 }
 

@@ -32,6 +32,19 @@ struct aj_comm {
 };
 
 typedef struct aji_message aji_message;
+typedef struct aji_user_op aji_user_op;
+
+/* Our own MPI operators, each on records of its own. */
+typedef enum aji_own {
+    AJI_OWN_MAX, /* extremum.c, of floats and of integers */
+    AJI_OWN_MIN,
+    AJI_OWN_WHOLE_MAX,
+    AJI_OWN_WHOLE_MIN,
+    AJI_OWN_PRODUCT, /* product.c */
+    AJI_OWN_ALL_BUT_ONE,
+    AJI_OWN_COMPOSE, /* ops/affine_scan.c */
+    AJI_N_OWN
+} aji_own;
 
 /* The state of a context's communication. */
 typedef struct aji_mpi {
@@ -43,8 +56,10 @@ typedef struct aji_mpi {
     aj_request *open;       /* not yet waited for, the newest first */
     aji_message *in_flight; /* sends that MPI has not finished with, the oldest first */
     aji_message **in_flight_end;
-    MPI_Datatype pair; /* extremum.c: (value, rank), and the operators on it */
-    MPI_Op max, min;
+    MPI_Datatype record[AJI_N_OWN]; /* records.c */
+    MPI_Op own[AJI_N_OWN];
+    aji_user_op *user_ops; /* user_op.c: registered, and the operator on those with their operands exchanged */
+    MPI_Op exchanged;
     char text[160];  /* describes a request for the layer below */
     int64_t amended; /* the one in which its error says where the ranks are */
     int64_t told;    /* the error episode in which this rank has only what another one told */
@@ -105,6 +120,10 @@ aj_status aji_mpi_reduce_scatter(const aji_call *c, const void *in, void *out, c
 aj_status aji_mpi_alltoallv(const aji_call *c, const void *in, const int64_t *n_in, void *out, const int64_t *n_out,
                             MPI_Datatype type, int64_t whole);
 
+/* reductions.c */
+const char *aji_reduction_name(const aj_ctx *ctx, MPI_Op op);
+const char *aji_predefined_name(MPI_Op op); /* NULL: none of MPI's */
+
 /* compare.c: checked mode. Before a collective the ranks compare what they call; a difference is an error on all of them, with both sides. Unchecked: AJ_OK at once. */
 enum { AJI_NO_ROOT = -1 };
 typedef enum aji_shapes { AJI_ANY_SHAPE, AJI_SAME_SHAPE } aji_shapes;
@@ -160,9 +179,8 @@ aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_c
 aj_status aji_comm_apply_two(const aji_op *op, aj_tensor *x, aj_comm *comm, aj_tensor **first, aj_tensor **second);
 void aji_comm_enter(aj_comm *comm, const char *op); /* a call on the communicator begins */
 aj_status aji_check_root(aji_call *c, int root);
-const char *aji_reduction_name(const aj_ctx *ctx, MPI_Op op);
-/* Is this reduction there for the operand's dtype? Floats: MPI_SUM, and MPI_MAX and MPI_MIN if `extrema`. Integers: all of MPI's. Alike on all ranks. */
-aj_status aji_check_reduction(aji_call *c, MPI_Op op, bool extrema);
+/* Several operands, of one context; one result. */
+aj_tensor *aji_comm_apply_n(const aji_op *op, const void *attr, int n, aj_tensor *const *x, aj_comm *comm);
 /* Contiguous host memory of an operand: a reference of its own, to be released. NULL raised. */
 aji_value *aji_to_host(aji_value *v);
 /* Make the result from host memory: takes over v, moves it to the call's device, sets c->y[0]. v NULL: raised already. */

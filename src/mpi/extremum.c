@@ -8,6 +8,13 @@ typedef struct pair {
     int64_t rank;
 } pair;
 
+typedef struct whole_pair {
+    int64_t value; /* of all integer dtypes */
+    int64_t rank;
+} whole_pair;
+
+/* ---- the operators ---- */
+
 /* Does a win over b? */
 static bool wins(const pair *a, const pair *b, bool largest) {
     bool a_nan = a->value != a->value, b_nan = b->value != b->value;
@@ -18,92 +25,91 @@ static bool wins(const pair *a, const pair *b, bool largest) {
     return a->rank < b->rank;
 }
 
-static void reduce(const void *in, void *inout, int n, bool largest) {
-    const pair *a = in;
-    pair *b = inout;
-    for (int i = 0; i < n; i++)
-        if (wins(&a[i], &b[i], largest))
-            b[i] = a[i];
+static bool whole_wins(const whole_pair *a, const whole_pair *b, bool largest) {
+    if (a->value != b->value)
+        return largest ? a->value > b->value : a->value < b->value;
+    return a->rank < b->rank;
 }
 
-static void reduce_max(void *in, void *inout, int *n, MPI_Datatype *type) {
-    (void)type;
-    reduce(in, inout, *n, true);
+#define OPERATOR(name, pair, wins, largest)                                                                                      \
+    static void reduce_##name(void *in, void *inout, int *n, MPI_Datatype *type) {                                               \
+        (void)type;                                                                                                              \
+        const pair *a = in;                                                                                                      \
+        pair *b = inout;                                                                                                         \
+        for (int i = 0; i < *n; i++)                                                                                             \
+            if (wins(&a[i], &b[i], largest))                                                                                     \
+                b[i] = a[i];                                                                                                     \
+    }                                                                                                                            \
+    const aji_operator aji_operator_##name = {largest ? "MPI_MAX" : "MPI_MIN", reduce_##name, true, sizeof(pair)};
+
+OPERATOR(max, pair, wins, true)
+OPERATOR(min, pair, wins, false)
+OPERATOR(whole_max, whole_pair, whole_wins, true)
+OPERATOR(whole_min, whole_pair, whole_wins, false)
+
+/* ---- operands and results ---- */
+
+static void fill(void *records, int64_t n, const aji_value *x, int rank) {
+    pair *pairs = records;
+    for (int64_t i = 0; i < n; i++)
+        pairs[i] = (pair){aji_number_at(x, i), rank};
 }
 
-static void reduce_min(void *in, void *inout, int *n, MPI_Datatype *type) {
-    (void)type;
-    reduce(in, inout, *n, false);
+static void take(const void *records, int64_t n, aji_value *y, aji_value *const *kept) {
+    const pair *pairs = records;
+    for (int64_t i = 0; i < n; i++)
+        aji_put_number(y, i, pairs[i].value);
+    for (int64_t i = 0; kept[0] && i < n; i++)
+        aji_put_number(kept[0], i, (double)pairs[i].rank);
 }
 
-aj_status aji_extremum_attach(aji_mpi *mpi, const char *op) {
-    int code = MPI_Type_contiguous((int)sizeof(pair), MPI_BYTE, &mpi->pair);
-    if (code == MPI_SUCCESS)
-        code = MPI_Type_commit(&mpi->pair);
-    if (code == MPI_SUCCESS)
-        code = MPI_Op_create(reduce_max, 1, &mpi->max);
-    if (code == MPI_SUCCESS)
-        code = MPI_Op_create(reduce_min, 1, &mpi->min);
-    return aji_mpi_check(mpi->ctx, op, code);
-}
+const aji_record_kind aji_extremum_records = {sizeof(pair), 1, fill, take};
 
-void aji_extremum_detach(aji_mpi *mpi) {
-    MPI_Op_free(&mpi->max);
-    MPI_Op_free(&mpi->min);
-    MPI_Type_free(&mpi->pair);
-}
-
-bool aji_is_extremum(const aji_call *c, MPI_Op op) {
-    return (op == MPI_MAX || op == MPI_MIN) && aji_dtype_is_float(c->in_meta[0].dtype);
-}
-
-aj_status aji_pairs_open(aji_call *c, aji_pairs *p, MPI_Op op, int64_t n, const aji_value *x) {
-    const aji_mpi *mpi = aji_mpi_of(c->ctx);
-    *p = (aji_pairs){.data = aji_alloc(c->ctx, (size_t)n * sizeof(pair)),
-                     .n = n,
-                     .type = mpi->pair,
-                     .op = op == MPI_MAX ? mpi->max : mpi->min};
-    if (!p->data)
-        return AJ_ERR_MEMORY;
-    pair *pairs = p->data;
-    const void *data = x ? aji_value_data(x) : NULL;
-    for (int64_t i = 0; x && i < n; i++)
-        pairs[i] = (pair){x->meta.dtype == AJ_F64 ? ((const double *)data)[i] : ((const float *)data)[i], c->comm->rank};
-    return AJ_OK;
-}
-
-void aji_pairs_close(const aji_call *c, aji_pairs *p) {
-    aji_free(c->ctx, p->data, (size_t)p->n * sizeof(pair));
-}
-
-static void put(aji_value *v, int64_t i, double number) {
-    if (v->meta.dtype == AJ_F64)
-        ((double *)aji_value_data(v))[i] = number;
-    else
-        ((float *)aji_value_data(v))[i] = (float)number;
-}
-
-aji_value *aji_pairs_split(const aji_pairs *p, aji_value *y) {
-    const pair *pairs = p->data;
-    aji_value *winner = aji_value_new(y->ctx, y->device, &y->meta);
-    for (int64_t i = 0; winner && i < p->n; i++) {
-        put(y, i, pairs[i].value);
-        put(winner, i, (double)pairs[i].rank);
+static int64_t whole_at(const aji_value *x, int64_t i) {
+    const void *data = aji_value_data(x);
+    switch (x->meta.dtype) {
+    case AJ_I64:
+        return ((const int64_t *)data)[i];
+    case AJ_I32:
+        return ((const int32_t *)data)[i];
+    default:
+        return ((const uint8_t *)data)[i];
     }
-    return winner;
 }
 
-aj_tensor *aji_constant_on(aji_value *v, aj_device device) {
-    aji_value *there = aji_value_on(v, device);
-    return there ? aji_tensor_wrap(there, "aj_allreduce") : NULL;
+static void put_whole(aji_value *y, int64_t i, int64_t number) {
+    void *data = aji_value_data(y);
+    switch (y->meta.dtype) {
+    case AJ_I64:
+        ((int64_t *)data)[i] = number;
+        return;
+    case AJ_I32:
+        ((int32_t *)data)[i] = (int32_t)number;
+        return;
+    default:
+        ((uint8_t *)data)[i] = (uint8_t)number;
+    }
 }
+
+static void fill_whole(void *records, int64_t n, const aji_value *x, int rank) {
+    whole_pair *pairs = records;
+    for (int64_t i = 0; i < n; i++)
+        pairs[i] = (whole_pair){whole_at(x, i), rank};
+}
+
+static void take_whole(const void *records, int64_t n, aji_value *y, aji_value *const *kept) {
+    const whole_pair *pairs = records;
+    for (int64_t i = 0; i < n; i++) {
+        put_whole(y, i, pairs[i].value);
+        put_whole(kept[0], i, pairs[i].rank);
+    }
+}
+
+const aji_record_kind aji_whole_extremum_records = {sizeof(whole_pair), 1, fill_whole, take_whole};
+
+/* ---- the adjoint ---- */
 
 aj_tensor *aji_for_winner(const aji_call *c, aj_tensor *g, aj_tensor *winner) {
     aj_tensor *mine = winner ? aj_eq(winner, aji_full_like(winner, c->comm->rank)) : NULL;
     return mine && g ? aj_where(mine, g, aji_zeros_like(g)) : NULL;
-}
-
-void aji_reduction_attr_free(aj_ctx *ctx, void *attr) {
-    (void)ctx;
-    aji_value_release(((aji_reduction_attr *)attr)->winner);
 }

@@ -42,7 +42,7 @@ void aji_parts_close(aji_parts *parts) {
 void aji_axis_attr_free(aj_ctx *ctx, void *attr) {
     aji_axis_attr *a = attr;
     aji_parts_release(ctx, a->parts);
-    aji_value_release(a->winner);
+    aji_reduction_release(ctx, &a->reduction);
 }
 
 /* ---- the exchange ---- */

@@ -4,7 +4,7 @@
 #ifndef AJI_PARTS_H
 #define AJI_PARTS_H
 
-#include "mpi/comm_internal.h"
+#include "mpi/reductions.h"
 
 /* How an axis is divided over the ranks: length[k] entries belong to rank k, first[k] is the number of its first one. Counted, since the node of an
  * operation and that of its adjoint know the same parts: what the forward has exchanged is never exchanged again. */
@@ -21,9 +21,8 @@ void aji_parts_close(aji_parts *parts);                /* lengths are set: works
 typedef struct aji_axis_attr {
     int axis, root;
     int64_t numelem; /* what this rank gets along the axis */
-    MPI_Op op;
     aji_parts *parts;
-    aji_value *winner; /* of an extremum: which rank holds it, entry by entry */
+    aji_rank_reduction reduction;
 } aji_axis_attr;
 void aji_axis_attr_free(aj_ctx *ctx, void *attr);
 

@@ -1,7 +1,8 @@
 /*
  * What a context knows of MPI: attached with its first communicator, ended with the context or in MPI_Finalize, whichever comes first.
  */
-#include "mpi/extremum.h"
+#include "mpi/records.h"
+#include "mpi/user_op.h"
 
 aji_mpi *aji_mpi_of(const aj_ctx *ctx) {
     return (aji_mpi *)aji_ctx_layer(ctx, AJI_SLOT_MPI);
@@ -66,7 +67,7 @@ static int at_finalize(MPI_Comm comm, int key, void *value, void *extra) {
     aji_message_abandon(mpi, NULL);
     for (aj_comm *c = mpi->comms; c; c = c->next)
         aji_comm_free_duplicates(c);
-    aji_extremum_detach(mpi);
+    aji_operators_detach(mpi);
     mpi->finalized = true;
     return MPI_SUCCESS;
 }
@@ -90,10 +91,11 @@ static bool destroy(aj_ctx *ctx) {
     if (!mpi->finalized) {
         mpi->finalized = true; /* the attribute's delete function has nothing to do any more */
         MPI_Comm_delete_attr(MPI_COMM_SELF, mpi->self_key);
-        aji_extremum_detach(mpi);
+        aji_operators_detach(mpi);
         MPI_Comm_free_keyval(&mpi->self_key);
         MPI_Comm_free_keyval(&mpi->comm_key);
     }
+    aji_user_ops_free(mpi);
     aji_ctx_set_layer(ctx, AJI_SLOT_MPI, NULL);
     aji_free(ctx, mpi, sizeof(*mpi));
     return left || kept > 0;
@@ -189,7 +191,7 @@ aj_status aji_mpi_attach(aj_ctx *ctx, const char *op) {
     mpi->ctx = ctx;
     mpi->in_flight_end = &mpi->in_flight;
     /* The keys last: MPI_Finalize finds this state by them. */
-    if ((status = aji_extremum_attach(mpi, op)) != AJ_OK || (status = make_keys(mpi, op)) != AJ_OK) {
+    if ((status = aji_operators_attach(mpi, op)) != AJ_OK || (status = make_keys(mpi, op)) != AJ_OK) {
         aji_free(ctx, mpi, sizeof(*mpi));
         return status;
     }

@@ -1,36 +1,34 @@
 /*
- * Allreduce. SUM: its transpose is itself, gx_k = sum_r g_r. MAX, MIN: the same, but only on the rank that holds the extremum, entry by entry.
+ * Allreduce. SUM: its transpose is itself, gx_k = sum_r g_r. Other reductions: that sum, and each rank's share of it.
  */
-#include "mpi/extremum.h"
+#include "mpi/reductions.h"
 
 static aj_status infer(aji_call *c) {
-    return aji_check_reduction(c, ((const aji_reduction_attr *)c->attr)->op, true);
+    return aji_check_reduction(c, &((aji_reduction_attr *)c->attr)->reduction);
 }
 
-static aj_status sum(aji_call *c, MPI_Op op, const aji_value *x, aji_value *y) {
+static aj_status direct(aji_call *c, MPI_Op op, const aji_value *x, aji_value *y) {
     return aji_mpi_allreduce(c, aji_value_data(x), aji_value_data(y), aji_meta_numel(&x->meta), aji_mpi_type(x->meta.dtype), op);
 }
 
-static aj_status extremum(aji_call *c, aji_reduction_attr *a, const aji_value *x, aji_value *y) {
-    aji_pairs p;
-    aj_status status = aji_pairs_open(c, &p, a->op, aji_meta_numel(&x->meta), x);
+static aj_status by_records(aji_call *c, aji_rank_reduction *r, const aji_value *x, aji_value *y) {
+    aji_records records;
+    aj_status status = aji_reduction_open(c, r, &records, aji_meta_numel(&x->meta), x);
     if (status == AJ_OK)
-        status = aji_mpi_allreduce(c, MPI_IN_PLACE, p.data, p.n, p.type, p.op);
-    if (status == AJ_OK && !(a->winner = aji_pairs_split(&p, y)))
-        status = aj_ctx_status(c->ctx);
-    aji_pairs_close(c, &p);
+        status = aji_reduction_keep(c, r, y);
+    if (status == AJ_OK)
+        status = aji_mpi_allreduce(c, MPI_IN_PLACE, records.data, records.n, records.type, records.op);
+    if (status == AJ_OK)
+        aji_reduction_take(r, &records, y);
+    aji_records_close(c, &records);
     return status;
 }
 
-static aj_status reduce(aji_call *c, aji_reduction_attr *a, MPI_Op op) {
+static aj_status reduce(aji_call *c, aji_rank_reduction *r) {
     if (c->comm->size == 0)
         return aji_return_operand(c);
     aji_value *x = aji_to_host(c->x[0]), *y = x ? aji_new_on_host(c) : NULL;
-    aj_status status = y ? AJ_OK : aj_ctx_status(c->ctx);
-    if (y && a && aji_is_extremum(c, op))
-        status = extremum(c, a, x, y);
-    else if (y)
-        status = sum(c, op, x, y);
+    aj_status status = !y ? aj_ctx_status(c->ctx) : aji_by_records(c, r) ? by_records(c, r, x, y) : direct(c, r->op, x, y);
     aji_value_release(x);
     if (status == AJ_OK)
         return aji_from_host(c, y);
@@ -39,35 +37,29 @@ static aj_status reduce(aji_call *c, aji_reduction_attr *a, MPI_Op op) {
 }
 
 aj_status aji_forward_allreduce(aji_call *c) {
-    return reduce(c, NULL, MPI_SUM);
+    return reduce(c, &(aji_rank_reduction){.op = MPI_SUM});
 }
 
 static aj_status forward(aji_call *c) {
-    aji_reduction_attr *a = c->attr;
-    return reduce(c, a, a->op);
+    return reduce(c, &((aji_reduction_attr *)c->attr)->reduction);
 }
 
 static aj_status vjp(aji_call *c) {
-    const aji_reduction_attr *a = c->attr;
-    aj_tensor *g = aj_allreduce(c->g_out[0], MPI_SUM, c->comm);
-    if (a->winner)
-        g = aji_for_winner(c, g, aji_constant_on(a->winner, c->device));
-    c->g_in[0] = g;
+    const aji_rank_reduction *r = &((const aji_reduction_attr *)c->attr)->reduction;
+    aj_tensor *g = aj_allreduce(c->g_out[0], MPI_SUM, c->comm), *with[AJI_MAX_KEPT];
+    aji_companions(c, r, with);
+    c->g_in[0] = aji_share(c, r, g, with);
     return AJ_OK;
 }
 
-const aji_op aji_op_allreduce = {
-    .name = "aj_allreduce",
-    .maths = "y_r = sum_k x_k, or the extremum; gx_k = sum_r g_r, for an extremum on its rank only",
-    .flags = AJI_OP_COMM,
-    .attr_size = sizeof(aji_reduction_attr),
-    .attr_free = aji_reduction_attr_free,
-    .infer = infer,
-    .forward = forward,
-    .vjp = vjp,
-};
+#define ALLREDUCE                                                                                                                \
+    .name = "aj_allreduce", .maths = "y_r = the reduction of x_k over k; gx_k = its share of sum_r g_r", .flags = AJI_OP_COMM,   \
+    .attr_size = sizeof(aji_reduction_attr), .attr_free = aji_reduction_attr_free, .infer = infer, .forward = forward,           \
+    .vjp = vjp
+const aji_op aji_op_allreduce = {ALLREDUCE};
+static const aji_op with_operands = {ALLREDUCE, .need = AJI_NEED_IN(0) | AJI_NEED_OUT};
 
 aj_tensor *aj_allreduce(aj_tensor *x, MPI_Op op, aj_comm *comm) {
-    aji_reduction_attr a = {.op = op};
-    return aji_comm_apply(&aji_op_allreduce, &a, x, comm);
+    aji_reduction_attr a = {.reduction.op = op};
+    return aji_comm_apply(aji_reduction_needs_operand(op) ? &with_operands : &aji_op_allreduce, &a, x, comm);
 }

@@ -2,58 +2,47 @@
 #include "mpi/extremum.h"
 
 static aj_status infer(aji_call *c) {
-    if (!aji_dtype_is_float(c->in_meta[0].dtype))
-        return aj_raise(c->ctx, AJ_ERR_DTYPE, "%s: the operand is %s; expected f64 or f32 (see aj_cast)", c->op->name,
-                        aj_dtype_name(c->in_meta[0].dtype));
     c->out_meta[0] = c->out_meta[1] = c->in_meta[0];
     c->out_meta[1].dtype = AJ_I64;
     return AJ_OK;
 }
 
-/* Ranks as numbers of a floating dtype, as i64. */
-static aji_value *as_integers(aji_call *c, const aji_value *winner) {
-    aji_value *ranks = aji_value_new(c->ctx, aj_cpu(c->ctx), &c->out_meta[1]);
-    int64_t *to = ranks ? aji_value_data(ranks) : NULL;
-    const void *from = aji_value_data(winner);
-    for (int64_t i = 0; ranks && i < aji_meta_numel(&winner->meta); i++)
-        to[i] = (int64_t)(winner->meta.dtype == AJ_F64 ? ((const double *)from)[i] : ((const float *)from)[i]);
-    return ranks;
-}
-
-/* y and winner: on the host, this call's own references. */
-static aj_status results(aji_call *c, aji_value *y, const aji_value *winner) {
-    aji_value *ranks = as_integers(c, winner);
-    c->y[0] = aji_value_on(y, c->device);
-    c->y[1] = ranks ? aji_value_on(ranks, c->device) : NULL;
-    aji_value_release(ranks);
-    return c->y[0] && c->y[1] ? AJ_OK : aj_ctx_status(c->ctx);
-}
-
-static aj_status forward(aji_call *c, MPI_Op op) {
-    aji_value *x = aji_to_host(c->x[0]), *y = x ? aji_new_on_host(c) : NULL, *winner = NULL;
-    aji_pairs p = {.data = NULL};
-    aj_status status = y ? aji_pairs_open(c, &p, op, aji_meta_numel(&x->meta), x) : aj_ctx_status(c->ctx);
+/* x, y, ranks: contiguous, in host memory. */
+static aj_status reduce(aji_call *c, bool largest, const aji_value *x, aji_value *y, aji_value *ranks) {
+    bool floating = aji_dtype_is_float(x->meta.dtype);
+    aji_own own = floating ? (largest ? AJI_OWN_MAX : AJI_OWN_MIN) : largest ? AJI_OWN_WHOLE_MAX : AJI_OWN_WHOLE_MIN;
+    aji_records r;
+    aj_status status =
+        aji_records_open(c, &r, floating ? &aji_extremum_records : &aji_whole_extremum_records, own, aji_meta_numel(&x->meta), x);
     if (status == AJ_OK && c->comm->size > 0)
-        status = aji_mpi_allreduce(c, MPI_IN_PLACE, p.data, p.n, p.type, p.op);
+        status = aji_mpi_allreduce(c, MPI_IN_PLACE, r.data, r.n, r.type, r.op);
     if (status == AJ_OK)
-        winner = aji_pairs_split(&p, y);
-    if (winner)
-        status = results(c, y, winner);
-    else if (status == AJ_OK)
-        status = aj_ctx_status(c->ctx);
-    aji_pairs_close(c, &p);
-    aji_value_release(winner);
+        r.kind->take(r.data, r.n, y, &ranks);
+    aji_records_close(c, &r);
+    return status;
+}
+
+static aj_status forward(aji_call *c, bool largest) {
+    aji_value *x = aji_to_host(c->x[0]), *y = x ? aji_new_on_host(c) : NULL;
+    aji_value *ranks = y ? aji_value_new(c->ctx, aj_cpu(c->ctx), &c->out_meta[1]) : NULL;
+    aj_status status = ranks ? reduce(c, largest, x, y, ranks) : aj_ctx_status(c->ctx);
+    if (status == AJ_OK) {
+        c->y[0] = aji_value_on(y, c->device);
+        c->y[1] = aji_value_on(ranks, c->device);
+        status = c->y[0] && c->y[1] ? AJ_OK : aj_ctx_status(c->ctx);
+    }
     aji_value_release(x);
     aji_value_release(y);
+    aji_value_release(ranks);
     return status;
 }
 
 static aj_status forward_max(aji_call *c) {
-    return forward(c, MPI_MAX);
+    return forward(c, true);
 }
 
 static aj_status forward_min(aji_call *c) {
-    return forward(c, MPI_MIN);
+    return forward(c, false);
 }
 
 static aj_status vjp(aji_call *c) {

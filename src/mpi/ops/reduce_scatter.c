@@ -1,8 +1,7 @@
 /*
- * Reduce_scatter: y_k = part k along an axis of sum_r x_r or of the extremum; numelem is what THIS rank gets. The transpose is an allgather; of an extremum
- * the ranks that hold it go with the gradient, and only those take it.
+ * Reduce_scatter: y_k = part k along an axis of the reduction of x_r over r; numelem is what THIS rank gets. SUM: the transpose is an allgather. Of other reductions
+ * what each rank needs to find its share goes with the gradient.
  */
-#include "mpi/extremum.h"
 #include "mpi/parts.h"
 
 static aj_status check_told(aji_call *c, const aji_told *told) {
@@ -13,7 +12,7 @@ static aj_status check_told(aji_call *c, const aji_told *told) {
 
 static aj_status infer(aji_call *c) {
     aji_axis_attr *a = c->attr;
-    aj_status status = aji_check_reduction(c, a->op, true);
+    aj_status status = aji_check_reduction(c, &a->reduction);
     if (status != AJ_OK || c->comm->size == 0)
         return status;
     if (!a->parts) {
@@ -27,26 +26,37 @@ static aj_status infer(aji_call *c) {
     return status;
 }
 
-static aj_status sum(aji_call *c, const aji_packed *p) {
+static aj_status direct(aji_call *c, const aji_packed *p) {
     const aji_axis_attr *a = c->attr;
-    return aji_mpi_reduce_scatter(c, p->in, p->out, p->counts, aji_mpi_type(c->in_meta[0].dtype), a->op);
+    return aji_mpi_reduce_scatter(c, p->in, p->out, p->counts, aji_mpi_type(c->in_meta[0].dtype), a->reduction.op);
 }
 
-/* On pairs. */
-static aj_status extremum(aji_call *c, aji_packed *p) {
+/* What is kept lies like y, packed: as a view with the axes in their places. */
+static aj_status unpack_kept(aji_axis_attr *a, aj_ctx *ctx) {
+    for (int i = 0; i < AJI_MAX_KEPT && a->reduction.kept[i]; i++) {
+        aji_value *packed = a->reduction.kept[i];
+        a->reduction.kept[i] = aji_move_front_to(packed, a->axis);
+        aji_value_release(packed);
+    }
+    return aj_ctx_status(ctx);
+}
+
+static aj_status by_records(aji_call *c, aji_packed *p) {
     aji_axis_attr *a = c->attr;
-    aji_pairs in, out = {.data = NULL};
-    aj_status status = aji_pairs_open(c, &in, a->op, aji_meta_numel(&p->x->meta), p->x);
+    aji_records in, out = {.data = NULL};
+    aj_status status = aji_reduction_open(c, &a->reduction, &in, aji_meta_numel(&p->x->meta), p->x);
     if (status == AJ_OK)
-        status = aji_pairs_open(c, &out, a->op, aji_meta_numel(&p->y->meta), NULL);
+        status = aji_reduction_open(c, &a->reduction, &out, aji_meta_numel(&p->y->meta), NULL);
+    if (status == AJ_OK)
+        status = aji_reduction_keep(c, &a->reduction, p->y);
     if (status == AJ_OK)
         status = aji_mpi_reduce_scatter(c, in.data, out.data, p->counts, in.type, in.op);
-    aji_value *winner = status == AJ_OK ? aji_pairs_split(&out, p->y) : NULL;
-    if (winner)
-        a->winner = aji_move_front_to(winner, a->axis);
-    aji_value_release(winner);
-    aji_pairs_close(c, &in);
-    aji_pairs_close(c, &out);
+    if (status == AJ_OK) {
+        aji_reduction_take(&a->reduction, &out, p->y);
+        status = unpack_kept(a, c->ctx);
+    }
+    aji_records_close(c, &in);
+    aji_records_close(c, &out);
     return status;
 }
 
@@ -58,48 +68,52 @@ static aj_status forward(aji_call *c) {
     aj_status status = aji_packed_open(c, &p, true);
     if (status != AJ_OK)
         return status;
-    return aji_packed_close(c, &p, aji_is_extremum(c, a->op) ? extremum(c, &p) : sum(c, &p));
+    return aji_packed_close(c, &p, aji_by_records(c, &a->reduction) ? by_records(c, &p) : direct(c, &p));
 }
 
-/* (g, winner) in one allgather: as (before, axis, after), one behind the other along a new first axis. */
-static aj_status extremum_vjp(aji_call *c) {
-    const aji_axis_attr *a = c->attr;
-    const aji_meta *x = &c->in_meta[0], *y = &c->out_meta[0];
-    int64_t shape[3] = {1, y->shape[a->axis], 1};
+/* The gradient and its companions in one allgather: as (before, axis, after), one behind the other along a new first axis. */
+static aj_tensor *stacked(const aji_call *c, int n, aj_tensor **parts) {
+    const aji_meta *y = &c->out_meta[0];
+    int axis = ((const aji_axis_attr *)c->attr)->axis;
+    int64_t shape[3] = {1, y->shape[axis], 1};
     for (int i = 0; i < y->ndim; i++)
-        if (i != a->axis)
-            shape[i < a->axis ? 0 : 2] *= y->shape[i];
-    aj_tensor *parts[2] = {aj_reshape(c->g_out[0], 3, shape), aj_reshape(aji_constant_on(a->winner, c->device), 3, shape)};
-    aj_tensor *both = aji_allgather_parts(aj_stack(2, parts, 0), 2, a->parts, c->comm);
-    c->g_in[0] = aj_reshape(aji_for_winner(c, aj_slice(both, 0, 0, 1, 1), aj_slice(both, 0, 1, 2, 1)), x->ndim, x->shape);
-    return AJ_OK;
+        if (i != axis)
+            shape[i < axis ? 0 : 2] *= y->shape[i];
+    for (int i = 0; i < n; i++)
+        parts[i] = aj_reshape(parts[i], 3, shape);
+    return aj_stack(n, parts, 0);
 }
 
 static aj_status vjp(aji_call *c) {
     const aji_axis_attr *a = c->attr;
-    if (a->winner)
-        return extremum_vjp(c);
-    c->g_in[0] = a->parts ? aji_allgather_parts(c->g_out[0], a->axis, a->parts, c->comm) : c->g_out[0];
+    const aji_meta *x = &c->in_meta[0];
+    aj_tensor *parts[1 + AJI_MAX_KEPT] = {c->g_out[0]};
+    int n = aji_companions(c, &a->reduction, parts + 1);
+    if (n > 0) {
+        aj_tensor *all = aji_allgather_parts(stacked(c, 1 + n, parts), 2, a->parts, c->comm);
+        for (int i = 0; i <= n; i++)
+            parts[i] = aj_reshape(aj_slice(all, 0, i, i + 1, 1), x->ndim, x->shape);
+    } else if (a->parts) {
+        parts[0] = aji_allgather_parts(parts[0], a->axis, a->parts, c->comm);
+    }
+    c->g_in[0] = aji_share(c, &a->reduction, parts[0], parts + 1);
     return AJ_OK;
 }
 
-const aji_op aji_op_reduce_scatter = {
-    .name = "aj_reduce_scatter",
-    .maths = "y_k = part k of sum_r x_r or the extremum; gx_k = concatenation of g_r, for an extremum on its rank only",
-    .flags = AJI_OP_COMM,
-    .attr_size = sizeof(aji_axis_attr),
-    .attr_free = aji_axis_attr_free,
-    .infer = infer,
-    .forward = forward,
-    .vjp = vjp,
-};
+#define REDUCE_SCATTER                                                                                                           \
+    .name = "aj_reduce_scatter",                                                                                                 \
+    .maths = "y_k = part k of the reduction of x_r over r; gx_k = its share of the g_r one after the other",                     \
+    .flags = AJI_OP_COMM, .attr_size = sizeof(aji_axis_attr), .attr_free = aji_axis_attr_free, .infer = infer,                   \
+    .forward = forward, .vjp = vjp
+const aji_op aji_op_reduce_scatter = {REDUCE_SCATTER};
+static const aji_op with_operands = {REDUCE_SCATTER, .need = AJI_NEED_IN(0) | AJI_NEED_OUT};
 
 aj_tensor *aji_reduce_scatter_parts(aj_tensor *x, int axis, aji_parts *parts, aj_comm *comm) {
-    aji_axis_attr a = {.axis = axis, .op = MPI_SUM, .parts = aji_parts_retain(parts)};
+    aji_axis_attr a = {.axis = axis, .reduction.op = MPI_SUM, .parts = aji_parts_retain(parts)};
     return aji_comm_apply(&aji_op_reduce_scatter, &a, x, comm);
 }
 
 aj_tensor *aj_reduce_scatter(aj_tensor *x, int axis, int64_t numelem, MPI_Op op, aj_comm *comm) {
-    aji_axis_attr a = {.axis = axis, .numelem = numelem, .op = op};
-    return aji_comm_apply(&aji_op_reduce_scatter, &a, x, comm);
+    aji_axis_attr a = {.axis = axis, .numelem = numelem, .reduction.op = op};
+    return aji_comm_apply(aji_reduction_needs_operand(op) ? &with_operands : &aji_op_reduce_scatter, &a, x, comm);
 }

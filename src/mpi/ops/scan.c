@@ -1,31 +1,75 @@
 /*
- * Scan and exscan: y_r = sum of x_k over k <= r, or k < r (zeros on rank 0). The transpose sums over the ranks that follow: the same operation on the ranks
- * in reverse order. gx_k = sum of g_r over r >= k, or r > k.
+ * Scan and exscan: y_r = the reduction of x_k over k <= r, or k < r (zeros on rank 0).
+ *
+ * SUM: the transpose sums over the ranks that follow: the same operation on the ranks in reverse order. gx_k = sum of g_r over r >= k, or r > k.
+ *
+ * The others are recurrences y_{r+1} = f(y_r, x_r) on exclusive results, linear for small changes: with d_r and m_r the derivatives of f by x_r and y_r,
+ *     gx_k = d_k h_k,  h_k = g_{k+1} + m_{k+1} h_{k+1} = sum over r > k of g_r times the product of m_i over k < i < r
+ * which is an affine scan in reverse order. PROD: d = y, m = x. MAX, MIN: d = 1 where x sets a new record, else 0; m = 1 - d. A registered operation: by its
+ * derivative, which is linear in the gradient. An inclusive result is an exclusive one and one step more, on this rank.
  */
 #include <string.h>
 
-#include "mpi/comm_internal.h"
+#include "mpi/reductions.h"
 
 typedef struct attr {
-    MPI_Op op;
+    aji_rank_reduction reduction;
     bool reversed;
 } attr;
 
+static void attr_free(aj_ctx *ctx, void *a) {
+    aji_reduction_release(ctx, &((attr *)a)->reduction);
+}
+
+bool aji_is_first(const aj_comm *comm, bool reversed) {
+    return comm->rank == (reversed ? comm->size - 1 : 0);
+}
+
 static aj_status infer(aji_call *c) {
-    return aji_check_reduction(c, ((const attr *)c->attr)->op, false);
+    return aji_check_reduction(c, &((attr *)c->attr)->reduction);
+}
+
+/* ---- forward ---- */
+
+static aj_status by_records(aji_call *c, const aji_value *x, aji_value *y) {
+    attr *a = c->attr;
+    aji_records r;
+    aj_status status = aji_reduction_open(c, &a->reduction, &r, aji_meta_numel(&x->meta), x);
+    if (status == AJ_OK)
+        status = aji_mpi_scan(c, a->reversed, true, MPI_IN_PLACE, r.data, r.n, r.type, r.op);
+    if (status == AJ_OK)
+        aji_reduction_take(&a->reduction, &r, y);
+    aji_records_close(c, &r);
+    return status;
+}
+
+static aj_status direct(aji_call *c, bool exclusive, const aji_value *x, aji_value *y) {
+    const attr *a = c->attr;
+    return aji_mpi_scan(c, a->reversed, exclusive, aji_value_data(x), aji_value_data(y), aji_meta_numel(&x->meta),
+                        aji_mpi_type(x->meta.dtype), a->reduction.op);
+}
+
+/* In reverse order the operands come exchanged. */
+static aj_status exchanged(aji_call *c, const aji_value *x, aji_value *y) {
+    aji_exchanged e;
+    aj_status status = aji_exchanged_open(c, &e, ((attr *)c->attr)->reduction.user, aji_mpi_type(x->meta.dtype));
+    if (status == AJ_OK)
+        status = aji_mpi_scan(c, true, true, aji_value_data(x), aji_value_data(y), aji_meta_numel(&x->meta), e.type,
+                              aji_mpi_of(c->ctx)->exchanged);
+    aji_exchanged_close(&e);
+    return status;
 }
 
 static aj_status forward(aji_call *c, bool exclusive) {
     const attr *a = c->attr;
-    aj_comm *comm = c->comm;
-    if (comm->size == 0)
+    if (c->comm->size == 0)
         return aji_return_operand(c);
     aji_value *x = aji_to_host(c->x[0]), *y = x ? aji_new_on_host(c) : NULL;
-    aj_status status = y ? aji_mpi_scan(c, a->reversed, exclusive, aji_value_data(x), aji_value_data(y), aji_meta_numel(&x->meta),
-                                        aji_mpi_type(x->meta.dtype), a->op)
-                         : aj_ctx_status(c->ctx);
-    bool is_first = comm->rank == (a->reversed ? comm->size - 1 : 0);
-    if (status == AJ_OK && exclusive && is_first) /* MPI leaves it undefined */
+    aj_status status = !y                                 ? aj_ctx_status(c->ctx)
+                       : aji_by_records(c, &a->reduction) ? by_records(c, x, y)
+                       : a->reduction.user && a->reversed ? exchanged(c, x, y)
+                                                          : direct(c, exclusive, x, y);
+    if (status == AJ_OK && exclusive && aji_is_first(c->comm, a->reversed)) /* MPI leaves it undefined */
         memset(aji_value_data(y), 0, (size_t)aji_meta_numel(&y->meta) * aj_dtype_size(y->meta.dtype));
     aji_value_release(x);
     if (status == AJ_OK)
@@ -42,10 +86,61 @@ static aj_status forward_exscan(aji_call *c) {
     return forward(c, true);
 }
 
+/* ---- adjoints ---- */
+
+static aj_status vjp_of_sum(aji_call *c) {
+    const attr *a = c->attr;
+    attr back = {{.op = a->reduction.op}, !a->reversed};
+    c->g_in[0] = aji_comm_apply(c->op, &back, c->g_out[0], c->comm);
+    return AJ_OK;
+}
+
+/* Where x sets a new record: u8. NaN is one, the first of them. */
+static aj_tensor *sets_record(aj_tensor *x, aj_tensor *before, MPI_Op op) {
+    aj_tensor *beyond = op == MPI_MAX ? aj_gt(x, before) : aj_lt(x, before);
+    return aj_maximum(beyond, aj_minimum(aj_ne(x, x), aj_eq(before, before)));
+}
+
+/* f(before, x) of a registered operation. */
+static aj_tensor *combined(const attr *a, aj_tensor *before, aj_tensor *x) {
+    return a->reversed ? aji_combine(a->reduction.user, x, before) : aji_combine(a->reduction.user, before, x);
+}
+
+/* d h from h, and m. `first`: there is nothing before, and f(., x) = x. */
+static aj_tensor *step_vjp(const attr *a, bool first, aj_tensor *before, aj_tensor *x, aj_tensor *h) {
+    MPI_Op op = a->reduction.op;
+    if (first)
+        return h;
+    if (op == MPI_PROD)
+        return aji_weigh(h, before);
+    if (op == MPI_MAX || op == MPI_MIN)
+        return aj_where(sets_record(x, before, op), h, aji_zeros_like(x));
+    aji_user_op *u = a->reduction.user;
+    aj_tensor *y = combined(a, before, x);
+    return a->reversed ? aji_user_vjp(u, NULL, x, before, y, h) : aji_user_vjp(u, before, x, NULL, y, h);
+}
+
+static aj_tensor *step_factor(const attr *a, bool first, aj_tensor *before, aj_tensor *x) {
+    MPI_Op op = a->reduction.op;
+    if (op == MPI_PROD)
+        return x;
+    if (first)
+        return aji_zeros_like(x);
+    if (op == MPI_MAX || op == MPI_MIN)
+        return aj_where(sets_record(x, before, op), aji_zeros_like(x), aji_full_like(x, 1));
+    aji_user_op *u = a->reduction.user;
+    aj_tensor *y = combined(a, before, x), *one = aji_full_like(x, 1);
+    return a->reversed ? aji_user_vjp(u, x, before, NULL, y, one) : aji_user_vjp(u, NULL, before, x, y, one);
+}
+
 static aj_status vjp(aji_call *c) {
     const attr *a = c->attr;
-    attr back = {a->op, !a->reversed};
-    c->g_in[0] = aji_comm_apply(c->op, &back, c->g_out[0], c->comm);
+    bool first = aji_is_first(c->comm, a->reversed);
+    aj_tensor *x = c->in[0], *before = c->out[0];
+    c->g_in[0] = c->g_out[0];
+    if (c->comm->size > 0)
+        c->g_in[0] =
+            step_vjp(a, first, before, x, aji_affine_scan(c->g_out[0], step_factor(a, first, before, x), !a->reversed, c->comm));
     return AJ_OK;
 }
 
@@ -54,26 +149,60 @@ const aji_op aji_op_scan = {
     .maths = "y_r = sum_{k <= r} x_k; gx_k = sum_{r >= k} g_r",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(attr),
+    .attr_free = attr_free,
     .infer = infer,
     .forward = forward_scan,
-    .vjp = vjp,
+    .vjp = vjp_of_sum,
 };
 const aji_op aji_op_exscan = {
     .name = "aj_exscan",
     .maths = "y_r = sum_{k < r} x_k, 0 on rank 0; gx_k = sum_{r > k} g_r",
     .flags = AJI_OP_COMM,
     .attr_size = sizeof(attr),
+    .attr_free = attr_free,
     .infer = infer,
     .forward = forward_exscan,
-    .vjp = vjp,
+    .vjp = vjp_of_sum,
 };
+/* Of other reductions: the same call, by its name, and the one that a scan begins with. */
+#define PREFIX                                                                                                                   \
+    .maths = "y_{r+1} = f(y_r, x_r), 0 on rank 0; gx_k = df/dx_k h_k, h_k = g_{k+1} + df/dy_{k+1} h_{k+1}",                      \
+    .flags = AJI_OP_COMM, .need = AJI_NEED_IN(0) | AJI_NEED_OUT, .attr_size = sizeof(attr), .attr_free = attr_free,              \
+    .infer = infer, .forward = forward_exscan, .vjp = vjp
+static const aji_op prefix_of_scan = {.name = "aj_scan", PREFIX};
+static const aji_op prefix = {.name = "aj_exscan", PREFIX};
+
+/* ---- the calls ---- */
+
+aj_tensor *aji_prefix(aj_tensor *x, MPI_Op op, aji_user_op *user, bool reversed, aj_comm *comm) {
+    attr a = {{.op = op, .user = user ? aji_user_op_retain(user) : NULL}, reversed};
+    return aji_comm_apply(&prefix, &a, x, comm);
+}
+
+/* Is it a recurrence with a derivative? */
+static bool steps(const aj_tensor *x, MPI_Op op, const aj_comm *comm) {
+    if (!x || !comm || !aji_dtype_is_float(aj_tensor_dtype(x)))
+        return false;
+    return op == MPI_PROD || op == MPI_MAX || op == MPI_MIN || aji_user_op_find(comm->ctx, op);
+}
 
 aj_tensor *aj_scan(aj_tensor *x, MPI_Op op, aj_comm *comm) {
-    attr a = {op, false};
-    return aji_comm_apply(&aji_op_scan, &a, x, comm);
+    attr a = {{.op = op}, false};
+    if (!steps(x, op, comm))
+        return aji_comm_apply(&aji_op_scan, &a, x, comm);
+    aj_tensor *before = aji_comm_apply(&prefix_of_scan, &a, x, comm);
+    if (!before || comm->size == 0)
+        return before;
+    if (comm->rank == 0)
+        return aj_join_dummies(x, 1, &before);
+    if (op == MPI_PROD)
+        return aj_mul(before, x);
+    if (op == MPI_MAX || op == MPI_MIN)
+        return aj_where(sets_record(x, before, op), x, before);
+    return aji_combine(aji_user_op_find(comm->ctx, op), before, x);
 }
 
 aj_tensor *aj_exscan(aj_tensor *x, MPI_Op op, aj_comm *comm) {
-    attr a = {op, false};
-    return aji_comm_apply(&aji_op_exscan, &a, x, comm);
+    attr a = {{.op = op}, false};
+    return aji_comm_apply(steps(x, op, comm) ? &prefix : &aji_op_exscan, &a, x, comm);
 }
