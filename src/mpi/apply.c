@@ -40,6 +40,14 @@ aj_tensor *aji_comm_apply_n(const aji_op *op, const void *attr, int n, aj_tensor
     return enter(op, attr, x[0], comm) && aji_apply(op, comm, comm->ctx, attr, n, x, 1, &y) == AJ_OK ? y : NULL;
 }
 
+aj_tensor *aji_comm_apply_first(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm) {
+    aj_tensor *y[2] = {NULL, NULL};
+    if (!enter(op, attr, x, comm) || aji_apply(op, comm, comm->ctx, attr, 1, &x, 2, y) != AJ_OK)
+        return NULL;
+    aj_release(&y[1]);
+    return y[0];
+}
+
 aj_status aji_comm_apply_two(const aji_op *op, aj_tensor *x, aj_comm *comm, aj_tensor **first, aj_tensor **second) {
     aj_tensor *y[2] = {NULL, NULL}, *unused;
     first = first ? first : &unused;

@@ -175,6 +175,8 @@ void aji_flush_end(aj_comm *comm);
 /* apply.c: entry of the communication operations */
 /* One operand, one result. NULL with an error; the rank has been through the gate then. */
 aj_tensor *aji_comm_apply(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm);
+/* Of two results the first. */
+aj_tensor *aji_comm_apply_first(const aji_op *op, const void *attr, aj_tensor *x, aj_comm *comm);
 /* Two results; either pointer may be NULL. */
 aj_status aji_comm_apply_two(const aji_op *op, aj_tensor *x, aj_comm *comm, aj_tensor **first, aj_tensor **second);
 void aji_comm_enter(aj_comm *comm, const char *op); /* a call on the communicator begins */

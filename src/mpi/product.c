@@ -90,6 +90,15 @@ static void take(const void *records, int64_t n, aji_value *y, aji_value *const 
 
 const aji_record_kind aji_product_records = {sizeof(factor), 3, fill, take};
 
+void aji_product_through(const aji_records *r, const aji_value *x, bool is_first, aji_value *y, aji_value *through) {
+    const factor *f = r->data;
+    for (int64_t i = 0; i < r->n; i++) {
+        factor own = factor_of(aji_number_at(x, i));
+        aji_put_number(y, i, is_first ? 0 : value_of(f[i]));
+        aji_put_number(through, i, value_of(is_first ? own : times(f[i], own)));
+    }
+}
+
 /* ---- a sum over the ranks, from which each can leave its own term out ----
  *
  * Subtracting a term from the sum of all loses what is small beside it. So the largest term travels apart: its rank takes the sum of the others as it is, and the

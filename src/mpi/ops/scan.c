@@ -6,10 +6,12 @@
  * The others are recurrences y_{r+1} = f(y_r, x_r) on exclusive results, linear for small changes: with d_r and m_r the derivatives of f by x_r and y_r,
  *     gx_k = d_k h_k,  h_k = g_{k+1} + m_{k+1} h_{k+1} = sum over r > k of g_r times the product of m_i over k < i < r
  * which is an affine scan in reverse order. PROD: d = y, m = x. MAX, MIN: d = 1 where x sets a new record, else 0; m = 1 - d. A registered operation: by its
- * derivative, which is linear in the gradient. An inclusive result is an exclusive one and one step more, on this rank.
+ * derivative, which is linear in the gradient. An inclusive result is an exclusive one and one step more, on this rank. Of a product the step is made in the
+ * operation itself, before the exclusive result is rounded: it may be out of range where the inclusive one is not.
  */
 #include <string.h>
 
+#include "mpi/product.h"
 #include "mpi/reductions.h"
 
 typedef struct attr {
@@ -172,6 +174,63 @@ const aji_op aji_op_exscan = {
 static const aji_op prefix_of_scan = {.name = "aj_scan", PREFIX};
 static const aji_op prefix = {.name = "aj_exscan", PREFIX};
 
+/* ---- inclusive products: results are the product through this rank, and that before it ---- */
+
+static aj_status infer_products(aji_call *c) {
+    aj_status status = infer(c);
+    c->out_meta[1] = c->out_meta[0];
+    return status;
+}
+
+static aj_status scan_products(aji_call *c, const aji_value *x, aji_value *through, aji_value *before) {
+    const attr *a = c->attr;
+    aji_records r;
+    aj_status status = aji_reduction_open(c, &a->reduction, &r, aji_meta_numel(&x->meta), x);
+    if (status == AJ_OK)
+        status = aji_mpi_scan(c, false, true, MPI_IN_PLACE, r.data, r.n, r.type, r.op);
+    if (status == AJ_OK)
+        aji_product_through(&r, x, aji_is_first(c->comm, false), before, through);
+    aji_records_close(c, &r);
+    return status;
+}
+
+static aj_status forward_products(aji_call *c) {
+    aji_value *x = aji_to_host(c->x[0]), *through = x ? aji_new_on_host(c) : NULL, *before = through ? aji_new_on_host(c) : NULL;
+    aj_status status = before ? scan_products(c, x, through, before) : aj_ctx_status(c->ctx);
+    if (status == AJ_OK) {
+        c->y[0] = aji_value_on(through, c->device);
+        c->y[1] = aji_value_on(before, c->device);
+        status = c->y[0] && c->y[1] ? AJ_OK : aj_ctx_status(c->ctx);
+    }
+    aji_value_release(x);
+    aji_value_release(through);
+    aji_value_release(before);
+    return status;
+}
+
+/* through = before x is a step of the recurrence and has its part of both gradients; on the first rank it is x. */
+static aj_status vjp_of_products(aji_call *c) {
+    bool first = aji_is_first(c->comm, false);
+    aj_tensor *x = c->in[0], *before = c->out[1], *g = c->g_out[0];
+    aj_tensor *of_before = first ? c->g_out[1] : aj_add(c->g_out[1], aji_weigh(g, x));
+    aj_tensor *h = aji_affine_scan(of_before, x, true, c->comm);
+    c->g_in[0] = first ? aj_add(g, h) : aj_add(aji_weigh(g, before), aji_weigh(h, before));
+    return AJ_OK;
+}
+
+static const aji_op scan_of_products = {
+    .name = "aj_scan",
+    .maths = "y_r = product of x_k over k <= r, b_r = over k < r; gx_k = b_k (g_k + h_k), h_k = sum_{r > k} x_r g_r prod_{k < i "
+             "< r} x_i",
+    .flags = AJI_OP_COMM,
+    .need = AJI_NEED_IN(0) | AJI_NEED_OUT,
+    .attr_size = sizeof(attr),
+    .attr_free = attr_free,
+    .infer = infer_products,
+    .forward = forward_products,
+    .vjp = vjp_of_products,
+};
+
 /* ---- the calls ---- */
 
 aj_tensor *aji_prefix(aj_tensor *x, MPI_Op op, aji_user_op *user, bool reversed, aj_comm *comm) {
@@ -190,13 +249,13 @@ aj_tensor *aj_scan(aj_tensor *x, MPI_Op op, aj_comm *comm) {
     attr a = {{.op = op}, false};
     if (!steps(x, op, comm))
         return aji_comm_apply(&aji_op_scan, &a, x, comm);
+    if (op == MPI_PROD && comm->size > 0)
+        return aji_comm_apply_first(&scan_of_products, &a, x, comm);
     aj_tensor *before = aji_comm_apply(&prefix_of_scan, &a, x, comm);
     if (!before || comm->size == 0)
         return before;
     if (comm->rank == 0)
         return aj_join_dummies(x, 1, &before);
-    if (op == MPI_PROD)
-        return aj_mul(before, x);
     if (op == MPI_MAX || op == MPI_MIN)
         return aj_where(sets_record(x, before, op), x, before);
     return aji_combine(aji_user_op_find(comm->ctx, op), before, x);
