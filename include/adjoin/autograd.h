@@ -57,7 +57,7 @@ AJ_API void aj_zero_grad(aj_tensor *param);
  */
 AJ_API aj_status aj_backward(aj_ctx *ctx, aj_tensor *root, aj_tensor *seed);
 /* The same for n roots (n = 0 on a rank without one). seeds may be NULL, and so may each of its entries: ones.
- * flags: 0, AJ_RETAIN_GRAPH, AJ_REACHED. Since: 0.1. */
+ * flags: 0, AJ_RETAIN_GRAPH, AJ_REACHED (in checked mode the ranks compare what they visit). Since: 0.1. */
 AJ_API aj_status aj_backward_many(aj_ctx *ctx, int n, aj_tensor *const *roots, aj_tensor *const *seeds, int flags);
 /*
  * For a loss that is one number on all ranks of comm (after an allreduce, say): the gradient of that number. The seed of rank 0 counts,

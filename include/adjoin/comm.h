@@ -6,9 +6,13 @@
  *
  * Every floating-point communication inside a recording is a node on every participating rank, whether or not its input is active.
  * Errors of all calls: AJ_ERR_ARG (root, peer, tag or axis out of range, NULL), AJ_ERR_DTYPE, AJ_ERR_CONTEXT (tensor and communicator of two contexts),
- * AJ_ERR_STATE (consumed tensor, spent request), AJ_ERR_UNSUPPORTED, AJ_ERR_MEMORY, AJ_ERR_MPI with MPI's own text. A rank in error does not
- * communicate: see docs/errors.md.
- * Results belong to the current scope. Threads: one per context.
+ * AJ_ERR_STATE (consumed tensor, spent request), AJ_ERR_UNSUPPORTED, AJ_ERR_MEMORY, AJ_ERR_MPI with MPI's own text, AJ_ERR_PEER (a message has not come
+ * within the time limit). A rank in error does not communicate; if the others go on to, it ends the job: docs/errors.md.
+ * In checked mode (ADJOIN_CHECK=1, or aj_ctx_opts.checked) the ranks compare each collective before they make it, messages say what they are, and an error
+ * of one rank is returned on all that are in a call on the communicator or enter one: AJ_ERR_PEER, with its message, on those that have none of their own.
+ * See docs/checked-mode.md.
+ * "Collective: comm" means that all ranks of comm make the call, in the same order among their other ones on comm. Results belong to the current scope.
+ * Threads: one per context.
  */
 #ifndef ADJOIN_COMM_H
 #define ADJOIN_COMM_H
@@ -24,14 +28,20 @@ extern "C" {
 /*
  * A communicator of the library on the processes of comm. It works on duplicates, cached per context and communicator and counted, so comm
  * may be freed at any time. MPI_COMM_NULL gives a communicator of size 0, on which every call returns its input unchanged or zeros.
- * Errors: AJ_ERR_ARG (an intercommunicator), AJ_ERR_STATE (MPI not initialised, or finalised). Collective: comm. Since: 0.1.
+ * The ranks agree on its mode: checked if one of them is; the longest of their time limits.
+ * Errors: AJ_ERR_ARG (an intercommunicator), AJ_ERR_STATE (MPI not initialised, or finalised), AJ_ERR_MEMORY, AJ_ERR_MPI, AJ_ERR_PEER (another rank failed
+ * in it). Made also by a rank whose context is in error. If a time limit was given, the job ends when the ranks have not all come after it and the grace time.
+ * Collective: comm. Since: 0.1.
  */
 AJ_API aj_comm *aj_comm_create(aj_ctx *ctx, MPI_Comm comm);
 /* A communicator of the ranks that pass the same color, in the order of their keys (on ties, of their ranks). MPI_UNDEFINED: one of size 0. It is
- * destroyed with aj_comm_destroy. Errors: AJ_ERR_ARG (color). Collective: comm. Since: 0.1. */
+ * destroyed with aj_comm_destroy. Errors: AJ_ERR_ARG (color), AJ_ERR_PEER (checked: the others make another call, or do not come in time), and those of
+ * aj_comm_create. Collective: comm. Since: 0.1. */
 AJ_API aj_comm *aj_comm_split(aj_comm *comm, int color, int key);
-/* Release a communicator; *comm becomes NULL. Nodes that use it keep its duplicates until they go. Messages still open are an error. With
- * an error in the context that other ranks do not have, it ends the job with the message. Collective: comm. Since: 0.1. */
+/* Release a communicator; *comm becomes NULL. Nodes that use it keep its duplicates until they go. Waits for all ranks. Errors, in the context:
+ * AJ_ERR_STATE (a request that was never waited for; this rank sent a message that nobody received), AJ_ERR_PEER (another rank did). An error that not all
+ * ranks have: unchecked it ends the job with the message; checked the others get it, and the job ends only if they do not come to destroy the communicator.
+ * Collective: comm. Since: 0.1. */
 AJ_API void aj_comm_destroy(aj_comm **comm);
 /* This process' rank; MPI_PROC_NULL in one of size 0; -1 for NULL. Collective: no. Since: 0.1. */
 AJ_API int aj_comm_rank(const aj_comm *comm);
@@ -44,9 +54,12 @@ AJ_API aj_ctx *aj_comm_ctx(const aj_comm *comm);
 
 /*
  * Agree on errors: every rank returns the status of the lowest rank that is in error, and has its message in the context (with this rank's own behind
- * it, if it is in error too). AJ_OK on all if none is. Leave a loop, or decide anything on errors, only on this. Messages still under way on the
- * communicator are given up then.
- * Collective: comm. Since: 0.1.
+ * it, if it is in error too); a rank that was told another one's error counts only if no rank has one of its own. AJ_OK on all if none is in error. Leave a
+ * loop, or decide anything on errors, only on this. Then messages still under way on the communicator are received and dropped, and open requests given up;
+ * after aj_ctx_clear_error on all ranks the program can go on.
+ * Unchecked, a rank in error that waits here for longer than the grace time, because the others wait elsewhere, ends the job. Checked, the others are called
+ * back from where they wait; if they do not come, every later call returns the error.
+ * Errors: AJ_ERR_ARG (NULL), AJ_ERR_PEER (checked: the others do not come in time), and whatever is agreed on. Collective: comm. Since: 0.1.
  */
 AJ_API aj_status aj_agree(aj_comm *comm) AJ_MUST_CHECK;
 
@@ -78,7 +91,8 @@ typedef aj_tensor *(*aj_op_vjp)(aj_ctx *ctx, aj_tensor *prefix, aj_tensor *x, aj
  */
 AJ_API aj_status aj_op_register(aj_ctx *ctx, MPI_Op op, const char *name, bool commutes, aj_op_vjp vjp, void *user);
 
-/* y = x, x being ONE variable that every rank holds (equal on all); gx = sum_r g_r on every rank: the whole gradient. Adjoint: one allreduce.
+/* y = x, x being ONE variable that every rank holds (equal on all, to the bit: compared in checked mode); gx = sum_r g_r on every rank: the whole gradient.
+ * No communication but in checked mode. Adjoint: one allreduce.
  * The checks of autograd.h move each rank's x alone, which one variable forbids: give them f(aj_bcast(x, 0, comm)) instead.
  * Collective: comm. Differentiable: x. Since: 0.1. */
 AJ_API aj_tensor *aj_shared(aj_tensor *x, aj_comm *comm);
@@ -135,7 +149,9 @@ AJ_API aj_tensor *aj_exscan(aj_tensor *x, MPI_Op op, aj_comm *comm);
 /* Send x; y = x, which passes its own gradient on; gx = g + the gradient that comes home from the receiver. Since: 0.1. */
 AJ_API aj_tensor *aj_send(aj_tensor *x, int dest, int tag, aj_comm *comm);
 /* y has buffer's shape and dtype; its first m entries (row-major) come from the message (m from the status; 0 from MPI_PROC_NULL), the rest from
- * buffer. g[0:m] goes home to the sender; buffer gets g with the first m entries zero. A message longer than buffer is AJ_ERR_MPI. Since: 0.1. */
+ * buffer. g[0:m] goes home to the sender; buffer gets g with the first m entries zero. A message longer than buffer is AJ_ERR_MPI, checked AJ_ERR_SHAPE.
+ * Another dtype: AJ_ERR_DTYPE if checked, or if the message is not a whole number of entries. One end only inside a recording: AJ_ERR_STATE if checked.
+ * Since: 0.1. */
 AJ_API aj_tensor *aj_recv(aj_tensor *buffer, int source, int tag, aj_comm *comm);
 /* The same, started only. The request is owned by the context until aj_wait; a spent one stays valid until its scope ends. Since: 0.1. */
 AJ_API aj_request *aj_isend(aj_tensor *x, int dest, int tag, aj_comm *comm);
@@ -143,7 +159,8 @@ AJ_API aj_request *aj_irecv(aj_tensor *buffer, int source, int tag, aj_comm *com
 /* aj_send of x, then aj_recv into buffer: what was received. In the adjoint source and destination are swapped, and the tags with them. Since: 0.1. */
 AJ_API aj_tensor *aj_sendrecv(aj_tensor *x, int dest, int sendtag, aj_tensor *buffer, int source, int recvtag, aj_comm *comm);
 /* Complete a request: the received value, or what was sent. The request is spent. Its adjoint starts a message; that of the start waits: overlap in
- * the forward is overlap in the adjoint. Errors: AJ_ERR_STATE (spent before). Since: 0.1. */
+ * the forward is overlap in the adjoint. Errors: AJ_ERR_STATE (spent before, or given up after an error; started on the other side of a recording's begin or
+ * end), and of a receive those of aj_recv. Since: 0.1. */
 AJ_API aj_tensor *aj_wait(aj_request *request);
 /* The handle's tensor: something to join other operations to, with aj_join_dummies. Owned by the current scope. Since: 0.1. */
 AJ_API aj_tensor *aj_request_dummy(aj_request *request);
@@ -157,7 +174,8 @@ AJ_API aj_request *aj_request_join_dummies(aj_request *request, int n, aj_tensor
  * differ. Messages: for each axis and neighbour one out and one in, the adjoint as many; no receive of the program's can take one.
  * Errors: AJ_ERR_ARG (topology, n, axes; a neighbour that makes another call), AJ_ERR_SHAPE (fewer inner entries than ghosts on a side; a neighbour's face
  * does not fit), AJ_ERR_DTYPE (nor its dtype). The _inplace form consumes x and fills the ghosts in its memory if nobody else shares it; if it fails on
- * a neighbour's mistake, x's ghosts may be new. Collective: cart. Differentiable: x. Since: 0.1.
+ * a neighbour's mistake, x's ghosts may be new. Checked: another dtype, axes or widths on another rank are AJ_ERR_PEER on all.
+ * Collective: cart. Differentiable: x. Since: 0.1.
  */
 AJ_API aj_tensor *aj_halo(aj_tensor *x, int n, const int *axes, const int64_t *width, aj_comm *cart);
 AJ_API aj_tensor *aj_halo_inplace(aj_tensor *x, int n, const int *axes, const int64_t *width, aj_comm *cart);

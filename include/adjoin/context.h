@@ -44,7 +44,7 @@ typedef enum aj_status {
     AJ_ERR_UNSUPPORTED = 8, /* this operation does not exist for this dtype or device */
     AJ_ERR_NUMERIC = 9,     /* a singular or indefinite matrix */
     AJ_ERR_MPI = 10,        /* MPI reported an error; its text is in the message */
-    AJ_ERR_PEER = 11,       /* another rank failed; its message is in ours */
+    AJ_ERR_PEER = 11,       /* another rank failed (its message is in ours), calls something else, or does not come in time */
     AJ_ERR_IO = 12,         /* a file could not be read or written */
     AJ_ERR_LEAK = 13,       /* objects were still alive when the context was destroyed */
     AJ_ERR_USER = 14        /* raised by the user's own code through aj_raise */
@@ -58,12 +58,13 @@ typedef struct aj_ctx_opts {
     void *alloc_user;
     void (*log)(const char *line, void *user); /* NULL: lines go to stderr */
     void *log_user;
-    double grace;     /* seconds that a rank in error waits for the others before it ends the job; 0: ADJOIN_GRACE or 4 */
+    double grace;     /* seconds that a rank in error waits for the others, see docs/errors.md; 0: ADJOIN_GRACE or 4 */
     int disable_pool; /* nonzero: give memory back at once, so that a memory checker sees each block; also ADJOIN_POOL=0 */
-    /* seconds that a communication waits for other ranks before it is an error; 0: ADJOIN_TIMEOUT or no limit. The largest of a communicator's ranks counts */
+    /* seconds that a communication waits for other ranks before it is an error (docs/errors.md); 0: ADJOIN_TIMEOUT, or no limit, or 60 if checked. The largest
+     * of a communicator's ranks counts */
     double timeout;
     /* nonzero: before each communication the ranks compare what they do, and an error on one becomes an error on all (docs/checked-mode.md); 0: as
-     * ADJOIN_CHECK says. The time limit is 60 s then, unless another is given. A communicator is checked if one of its ranks is */
+     * ADJOIN_CHECK says. A communicator is checked if one of its ranks is when it is created */
     int checked;
 } aj_ctx_opts;
 
@@ -94,7 +95,8 @@ AJ_API aj_status aj_ctx_create(aj_ctx **ctx, const aj_ctx_opts *opts) AJ_MUST_CH
  * Kept tensors, parameters, open requests and communicators that are still alive are reported through the log callback,
  * counted by the operation that made them, and freed.
  * Returns AJ_OK, AJ_ERR_LEAK if something was left, else the context's first error.
- * An error that this rank has alone ends the job with its message (see aj_agree).
+ * An error that not all ranks of the communicator used last have, or have been told, ends the job with its message (see aj_agree). Sends on communicators
+ * left over are waited for, for the grace time.
  * Collective: no (destroy communicators first; those left over are freed here). Threads: one per context. Since: 0.1.
  */
 AJ_API aj_status aj_ctx_destroy(aj_ctx **ctx);
@@ -107,7 +109,7 @@ AJ_API aj_status aj_ctx_status(const aj_ctx *ctx);
 AJ_API const char *aj_ctx_error(const aj_ctx *ctx);
 
 /* Forget the error, in the context and in every open scope: the program has dealt with it. Collective: no, but an error that all ranks
- * have is cleared on all of them. Since: 0.1. */
+ * have is cleared on all of them; checked, one that is told already and that not all know of yet comes back as AJ_ERR_PEER. Since: 0.1. */
 AJ_API void aj_ctx_clear_error(aj_ctx *ctx);
 
 /*

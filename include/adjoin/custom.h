@@ -58,7 +58,7 @@ AJ_API aj_status aj_buf_set(const aj_call *call, aj_buf *buf, aj_dtype dtype, in
 /*
  * outs = op(ins): one node. A callback reports failure by returning a status other than AJ_OK, best after aj_raise; it may use
  * aj_comm_mpi(call->comm) for its own communication. comm NULL: a local operation; else a communication node, visited by backward on every
- * rank, and collective over comm.
+ * rank, and collective over comm: in checked mode the ranks compare op->name before forward, vjp and jvp.
  * outs: n_out = op->n_out results, owned by the current scope, all NULL on error. attr: op->attr_size bytes, copied.
  * Errors: AJ_ERR_ARG, AJ_ERR_DTYPE, AJ_ERR_DEVICE (off the CPU), AJ_ERR_MEMORY, and what the callbacks return. forward may run again under
  * checkpointing, so it must depend on its arguments alone.
