@@ -30,7 +30,7 @@ extern "C" {
  * may be freed at any time. MPI_COMM_NULL gives a communicator of size 0, on which every call returns its input unchanged or zeros.
  * The ranks agree on its mode: checked if one of them is; the longest of their time limits.
  * Errors: AJ_ERR_ARG (an intercommunicator), AJ_ERR_STATE (MPI not initialised, or finalised), AJ_ERR_MEMORY, AJ_ERR_MPI, AJ_ERR_PEER (another rank failed
- * in it). Made also by a rank whose context is in error. If a time limit was given, the job ends when the ranks have not all come after it and the grace time.
+ * in it). Made also by a rank whose context is in error. With a time limit the job ends when the ranks have not all come after it and the grace time.
  * Collective: comm. Since: 0.1.
  */
 AJ_API aj_comm *aj_comm_create(aj_ctx *ctx, MPI_Comm comm);

@@ -110,13 +110,13 @@ static aj_status hold_new(call *k, aj_buf *buf, const aji_meta *meta, aj_device 
     return hold(k, buf, aji_value_new(k->pub.ctx, device, meta));
 }
 
-/* Run a callback; a failure that it has not raised is raised here. */
 /* It is about to communicate in its own way: do all ranks call it? */
 static aj_status compare(const call *k, const custom *u) {
     aj_ctx *ctx = k->pub.ctx;
     return aji_autograd_comm_hooks(ctx)->compare(&(aji_call){.ctx = ctx, .op = &u->base, .comm = k->pub.comm});
 }
 
+/* Run a callback; a failure that it has not raised is raised here. */
 static aj_status callback(const call *k, const custom *u, const char *which, aj_status (*f)(const aj_call *)) {
     aj_status status = k->pub.comm ? compare(k, u) : AJ_OK;
     if (status == AJ_OK)

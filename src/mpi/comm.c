@@ -56,8 +56,6 @@ static int cores_together(MPI_Comm comm, cpu_set_t *mine, int *ranks) {
     return CPU_COUNT(&all);
 }
 
-#define CHECKED_TIMEOUT 60.0 /* seconds, unless another limit is given */
-
 static aj_status duplicate(const aj_comm *comm, MPI_Comm of, MPI_Comm *into) {
     MPI_Request request;
     int code = finish(comm, MPI_Comm_idup(of, into, &request), &request);
@@ -93,7 +91,7 @@ static int agree_on_waiting(aj_comm *comm, aj_status *status, bool *all_well) {
     double second[] = {ranks > cores, *status != AJ_OK};
     code = largest(comm, 2, second);
     *all_well = second[1] <= 0;
-    comm->timeout = first[1] > 0 ? first[1] : checked ? CHECKED_TIMEOUT : -1;
+    comm->timeout = first[1] > 0 ? first[1] : -1;
     comm->yields = second[0] > 0;
     comm->most = -first[3] < (double)AJI_MOST ? (int64_t)-first[3] : AJI_MOST;
     comm->polls = comm->yields || comm->timeout > 0;

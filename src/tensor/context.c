@@ -9,6 +9,7 @@
 #include "tensor/tensor_private.h"
 
 #define DEFAULT_GRACE 4.0 /* seconds */
+#define CHECKED_TIMEOUT 60.0 /* in checked mode, unless another is given */
 
 static void *default_alloc(size_t bytes, size_t align, void *user) {
     (void)user;
@@ -36,11 +37,11 @@ static void defaults_from_environment(aj_ctx_opts *o) {
     const char *pool = getenv("ADJOIN_POOL");
     if (!(o->grace > 0))
         o->grace = seconds_from("ADJOIN_GRACE", DEFAULT_GRACE);
-    if (!(o->timeout > 0))
-        o->timeout = seconds_from("ADJOIN_TIMEOUT", 0);
     const char *check = getenv("ADJOIN_CHECK");
     if (check && strcmp(check, "0") != 0 && *check)
         o->checked = 1;
+    if (!(o->timeout > 0))
+        o->timeout = seconds_from("ADJOIN_TIMEOUT", o->checked ? CHECKED_TIMEOUT : 0);
     if (pool && strcmp(pool, "0") == 0)
         o->disable_pool = 1;
 }
