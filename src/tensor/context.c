@@ -8,7 +8,7 @@
 
 #include "tensor/tensor_private.h"
 
-#define DEFAULT_GRACE 4.0 /* seconds */
+#define DEFAULT_GRACE 4.0    /* seconds */
 #define CHECKED_TIMEOUT 60.0 /* in checked mode, unless another is given */
 
 static void *default_alloc(size_t bytes, size_t align, void *user) {
