@@ -351,7 +351,7 @@ static void peer_out_of_range(void) {
 }
 
 static void reduction_missing(void) {
-    aj_allreduce(zeros(2), is_odd() ? MPI_PROD : MPI_SUM, world);
+    aj_allreduce(zeros(2), is_odd() ? MPI_LAND : MPI_SUM, world);
 }
 
 /* "The root has it already." */
@@ -450,7 +450,7 @@ static const mistake singles[] = {
     {"null-communicator", "aj_allreduce|NULL", ALL, AJ_ERR_ARG, AJ_ERR_PEER, .run = null_communicator},
     {"root-out-of-range", "aj_bcast|-4", ALL, AJ_ERR_ARG, AJ_ERR_PEER, .run = root_out_of_range},
     {"peer-out-of-range", "aj_send", ALL, AJ_ERR_ARG, AJ_ERR_PEER, .run = peer_out_of_range},
-    {"reduction-missing", "aj_allreduce|MPI_PROD", ALL, AJ_ERR_UNSUPPORTED, AJ_ERR_PEER, .run = reduction_missing},
+    {"reduction-missing", "aj_allreduce|MPI_LAND", ALL, AJ_ERR_UNSUPPORTED, AJ_ERR_PEER, .run = reduction_missing},
     {"branch-on-root", "aj_bcast|aj_reduce", ALL, AJ_OK, AJ_OK, .run = branch_on_root},
     {"loop-too-short", "aj_allreduce|aj_barrier", ALL, AJ_OK, AJ_OK, .run = loop_too_short},
     {"cleared-alone", "aj_allreduce|aj_bcast", ALL, AJ_OK, AJ_OK, .run = cleared_alone},

@@ -69,8 +69,14 @@ static run_result launch_one(const launch *l, const char *check, const char *lim
 }
 
 static void expect_end(const launch *l, const run_result *run) {
-    static const char *const crashes[] = {"AddressSanitizer", "runtime error:", "signal 4)",  "signal 6)",
-                                          "signal 7)",        "signal 8)",      "signal 11)", "Assertion"};
+    static const char *const crashes[] = {"ERROR: AddressSanitizer",
+                                          "runtime error:",
+                                          "signal 4)",
+                                          "signal 6)",
+                                          "signal 7)",
+                                          "signal 8)",
+                                          "signal 11)",
+                                          "Assertion"};
     cr_assert(!run->timed_out, "%s on %d ranks: killed after %.1f s; output:\n%s", l->name, l->ranks, run->seconds, run->output);
     for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++)
         cr_expect(!strstr(run->output, crashes[i]), "%s on %d ranks: %s; output:\n%s", l->name, l->ranks, crashes[i],
