@@ -3,6 +3,7 @@
 
 #include "harness.h"
 
+RANK_TESTS(mpi, mpi_table, 300, 1, 2, 3, 4, 5, 7)
 RANK_TESTS(mpi, mpi_cases, 120, 1, 2, 3, 4, 5, 7)
 RANK_TESTS(mpi, mpi_dot, 300, 1, 2, 3, 4, 5, 7)
 RANK_TESTS(mpi, mpi_extrema, 60, 1, 2, 3, 4, 5, 7)
