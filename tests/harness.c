@@ -216,3 +216,16 @@ struct criterion_test_params rank_verdicts(const char *program, double seconds, 
     free_cases(&cases);
     return cr_make_param_array(rank_verdict, verdicts, total, free_verdicts);
 }
+
+struct criterion_test_params rank_verdicts_with(const char *variable, const char *value, const char *program, double seconds,
+                                                int n, const int *ranks) {
+    char *before = getenv(variable) ? strdup(getenv(variable)) : NULL;
+    setenv(variable, value, 1);
+    struct criterion_test_params params = rank_verdicts(program, seconds, n, ranks);
+    if (before)
+        setenv(variable, before, 1);
+    else
+        unsetenv(variable);
+    free(before);
+    return params;
+}

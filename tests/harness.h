@@ -54,6 +54,9 @@ typedef struct rank_verdict {
 /* Run every case of a program on each of n numbers of ranks. After a crash or a time-out the case under way has failed, and the rest is
  * launched again. `seconds` limits each launch. */
 struct criterion_test_params rank_verdicts(const char *program, double seconds, int n, const int *ranks);
+/* The same with an environment variable set. */
+struct criterion_test_params rank_verdicts_with(const char *variable, const char *value, const char *program, double seconds,
+                                                int n, const int *ranks);
 
 /* Fails the test with what the ranks said. */
 void assert_verdict(const rank_verdict *verdict);
@@ -64,6 +67,16 @@ void assert_verdict(const rank_verdict *verdict);
         return rank_verdicts(#program, seconds, (int)(sizeof ranks / sizeof ranks[0]), ranks);                                   \
     }                                                                                                                            \
     ParameterizedTest(rank_verdict *verdict, suite, program) {                                                                   \
+        assert_verdict(verdict);                                                                                                 \
+    }
+
+/* Once more, as a test named `name`, with an environment variable set. */
+#define RANK_TESTS_WITH(variable, value, suite, name, program, seconds, ...)                                                     \
+    ParameterizedTestParameters(suite, name) {                                                                                   \
+        static const int ranks[] = {__VA_ARGS__};                                                                                \
+        return rank_verdicts_with(variable, value, #program, seconds, (int)(sizeof ranks / sizeof ranks[0]), ranks);             \
+    }                                                                                                                            \
+    ParameterizedTest(rank_verdict *verdict, suite, name) {                                                                      \
         assert_verdict(verdict);                                                                                                 \
     }
 

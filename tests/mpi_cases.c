@@ -67,6 +67,65 @@ static void ag_seed(void) {
     close_world();
 }
 
+/* Totals of the seeds of all ranks that do not depend on their number: 1 and 2 on the first two ranks, the rest on rank 0. */
+static double part_of(double total) {
+    return rank_id == 0 ? total - (rank_count > 1 ? 2 : 0) : rank_id == 1 ? 2 : 0;
+}
+
+/* The collectives in which every rank's operand meets every other's: of one entry, with its gradient under a total seed. */
+static void check_reduced(MPI_Op op, double operand, double total, double value, double gradient) {
+    for (int k = 0; k < 4; k++) {
+        aj_tensor *x = PARAM(operand);
+        record();
+        aj_tensor *y = k == 0   ? aj_allreduce(x, op, world)
+                       : k == 1 ? aj_reduce(x, op, 0, world)
+                       : k == 2 ? aj_reduce_inplace(x, op, 0, world)
+                                : aj_reduce_scatter(x, 0, rank_id == 0, op, world);
+        double seed = k == 0 ? part_of(total) : rank_id == 0 ? total : 1e3; /* that of zeros that nobody made is ignored */
+        if (k == 0 || rank_id == 0)
+            CHECK_ALL(y, 1, value, 0);
+        backward(aj_scale(y, seed));
+        CHECK_NEAR(aj_item(aj_grad(x)), gradient, 1e-15);
+        aj_release(&x);
+    }
+}
+
+/* (2, 0, 4), total seed 6: only the zero's rank gets a gradient. More ranks have ones. */
+static void prod_zero(void) {
+    open_world();
+    double x = rank_id == 0 ? 2 : rank_id == 1 ? 0 : rank_id == 2 ? 4 : 1;
+    double others = rank_count > 2 ? 48 : 12;
+    check_reduced(MPI_PROD, x, 6, rank_count > 1 ? 0 : 2, rank_count == 1 ? 6 : rank_id == 1 ? others : 0);
+    check_reduced(MPI_PROD, rank_id < 2 ? 0 : 5, 6, 0, rank_count == 1 ? 6 : 0); /* two zeros: nobody */
+    close_world();
+}
+
+/* (1e-200, 1e-200, 1e300), total seed 1: the product of the others is a number where the whole product is none. */
+static void prod_range(void) {
+    open_world();
+    double x = rank_id < 2 ? 1e-200 : rank_id == 2 ? 1e300 : 1;
+    double gradient = rank_count == 1 ? 1 : rank_count == 2 ? 1e-200 : rank_id < 2 ? 1e100 : rank_id == 2 ? 0 : 1e-100;
+    aj_tensor *leaf = PARAM(x);
+    record();
+    backward(aj_scale(aj_allreduce(leaf, MPI_PROD, world), part_of(1)));
+    double got = aj_item(aj_grad(leaf));
+    CHECK_MSG(fabs(got - gradient) <= 1e-14 * gradient, "the gradient is %.17g, expected %.17g", got, gradient);
+    aj_release(&leaf);
+    close_world();
+}
+
+/* A tie between the last two ranks, and one of all: the lowest of them gets everything. */
+static void max_tie(void) {
+    open_world();
+    int first = rank_count > 1 ? rank_count - 2 : 0;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        MPI_Op op = sign > 0 ? MPI_MAX : MPI_MIN;
+        check_reduced(op, sign * (rank_id >= first ? 7 : 1), 6, 7 * sign, rank_id == first ? 6 : 0);
+        check_reduced(op, 3, 6, 3, rank_id == 0 ? 6 : 0);
+    }
+    close_world();
+}
+
 /* z = 2x + bcast(b, 0): an operand beside a communication must not lose its gradient. */
 static void sibling(void) {
     open_world();
@@ -323,6 +382,24 @@ static void self(void) {
     close_world();
 }
 
+/* The same by the halo exchange. */
+static void halo_2_cart(void) {
+    open_world();
+    MPI_Comm line;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &rank_count, (const int[]){1}, 0, &line);
+    aj_comm *comm = aj_comm_create(ctx, line);
+    MPI_Comm_free(&line);
+    aj_tensor *u = PARAM(-1, 1.0 + rank_id, 2, 3 + 10.0 * rank_id, -1); /* ghosts at the ends */
+    record();
+    aj_tensor *y = aj_halo(u, 1, (const int[]){0}, (const int64_t[]){1}, comm);
+    CHECK_VALUES(y, 5, ((const double[]){3 + 10.0 * left(), 1 + rank_id, 2, 3 + 10.0 * rank_id, 1 + right()}), 0);
+    backward(aj_sum(aj_scale(aj_mul(y, CONSTANT(1, 10, 100, 1000, 10000)), 2 + rank_id)));
+    CHECK_GRAD(u, 0, 10 * (2 + rank_id) + 10000 * (2 + left()), 100 * (2 + rank_id), 1000 * (2 + rank_id) + 2 + right(), 0);
+    aj_release(&u);
+    aj_comm_destroy(&comm);
+    close_world();
+}
+
 /* Periodic halo with one tag: on two ranks both neighbours are the same one, on one rank they are itself. */
 static void halo_2(void) {
     open_world();
@@ -523,7 +600,8 @@ static aj_tensor *exchange_naive(aj_tensor *x, aj_tensor *room, int order) {
 
 static void large(void) {
     open_world();
-    int64_t n = rank_count <= 2 ? 10000000 : 200000;
+    double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    int64_t n = rank_count <= 3 && memory > rank_count * 1e9 ? 10000000 : 200000;
     for (int joined = 0; joined < 2; joined++)
         for (int order = 0; order < N_ORDERS; order++) {
             aj_scope *scope = aj_scope_begin(ctx);
@@ -828,12 +906,13 @@ static void allreduce_third(void) {
     close_world();
 }
 
-RANK_MAIN({"ar-seed", ar_seed}, {"ag-seed", ag_seed}, {"tag-ring-sendrecv", tag_ring_sendrecv}, {"sendrecv-tags", sendrecv_tags},
-          {"split", split}, {"split-order", split_order}, {"gather-axis", gather_axis}, {"scatter-axis", scatter_axis},
+RANK_MAIN({"ar-seed", ar_seed}, {"ag-seed", ag_seed}, {"prod-zero", prod_zero}, {"prod-range", prod_range}, {"max-tie", max_tie},
+          {"tag-ring-sendrecv", tag_ring_sendrecv}, {"sendrecv-tags", sendrecv_tags}, {"split", split},
+          {"split-order", split_order}, {"gather-axis", gather_axis}, {"scatter-axis", scatter_axis},
           {"alltoall-axes", alltoall_axes}, {"alltoall-equal-axes", alltoall_equal_axes}, {"alltoall-back", alltoall_back},
           {"sibling", sibling}, {"allreduce-sum", allreduce_sum}, {"bcast-inplace", bcast_inplace},
           {"reduce-inplace", reduce_inplace}, {"consumed", consumed}, {"replicated", replicated}, {"dummies", dummies},
           {"ring", ring}, {"buffer", buffer}, {"edge", edge}, {"tag-ring", tag_ring}, {"wait-order", wait_order}, {"self", self},
-          {"halo-2", halo_2}, {"wild", wild}, {"passive", passive}, {"retained", retained}, {"freed", freed},
-          {"no-grad", no_grad}, {"large", large}, {"communicators", communicators}, {"regression", regression},
+          {"halo-2", halo_2}, {"halo-2-cart", halo_2_cart}, {"wild", wild}, {"passive", passive}, {"retained", retained},
+          {"freed", freed}, {"no-grad", no_grad}, {"large", large}, {"communicators", communicators}, {"regression", regression},
           {"ring-second", ring_second}, {"allreduce-third", allreduce_third})

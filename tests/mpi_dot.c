@@ -1,9 +1,8 @@
 /*
- * Each communication call as a linear map F of the ranks' inputs, tested without the library's own checks first: the values of F against a
- * model in plain C, the gradient entry by entry against the transpose of that model, and <g, F(x)> = <gx, x> summed over the ranks. Then the
- * library's checks, and derivatives of derivatives against the model. Inputs, seeds and memory layouts differ by rank.
+ * Each communication call as a linear map F of the ranks' inputs, without the library's own checks: the values of F against a model in plain C, the
+ * gradient entry by entry against the transpose of that model, <g, F(x)> = <gx, x> summed over the ranks, and derivatives of derivatives against the model.
+ * Inputs, seeds and memory layouts differ by rank.
  */
-#include "mpi_axis.def"
 #include "mpi_layouts.h"
 
 static const extents shapes[] = {{0, {0}},    {1, {1}},       {1, {5}},       {1, {0}},         {2, {1, 1}},
@@ -500,47 +499,6 @@ static void test_first(const program *p) {
     close_setup(&s);
 }
 
-/* ---- the library's own checks ---- */
-
-/* Not linear, so that what the adjoint carries depends on the point. */
-static aj_tensor *run_curved(aj_ctx *c, int n, aj_tensor *const *x, void *user) {
-    const program *p = ((void **)user)[0];
-    return aj_sin(aj_scale(p->run(c, n, x, ((void **)user)[1]), 0.0625));
-}
-
-static void check_with_library(const program *p, setup *s, aj_dtype dtype, const extents *e) {
-    aj_scope *scope = aj_scope_begin(ctx);
-    aj_tensor *x[2];
-    for (int i = 0; i < p->inputs; i++)
-        x[i] = aj_scale(random_tensor(ctx, dtype, e->ndim, e->n, INPUT_SEED + (uint64_t)i, rank_id), 0.125);
-    void *user[] = {(void *)(uintptr_t)p, s};
-    aj_check check = {.size = sizeof check};
-    CHECK_INT(aj_dot_test(ctx, p->run, s, p->inputs, x, world, &check), AJ_OK);
-    CHECK_MSG(check.passed, "%s: aj_dot_test: %.17g, expected %.17g", p->name, check.got, check.expected);
-    check = (aj_check){.size = sizeof check};
-    CHECK_INT(aj_gradcheck(ctx, run_curved, user, p->inputs, x, world, &check), AJ_OK);
-    CHECK_MSG(check.passed, "%s: aj_gradcheck: input %d entry %d rank %d: %.17g, expected %.17g", p->name, check.input,
-              (int)check.entry, check.rank, check.got, check.expected);
-    check = (aj_check){.size = sizeof check};
-    CHECK_INT(aj_taylor_test(ctx, run_curved, user, p->inputs, x, world, &check), AJ_OK);
-    CHECK_MSG(check.passed, "%s: aj_taylor_test of %s: rates %g, %g", p->name, aj_dtype_name(dtype), check.rates[0],
-              check.rates[1]);
-    check_clean(ctx, p->name);
-    CHECK_INT(aj_scope_end(scope), AJ_OK);
-}
-
-static void test_checks(const program *p) {
-    setup s;
-    open_setup(&s);
-    int last = p->rooted ? rank_count - 1 : 0;
-    for (s.root = 0; s.root <= last; s.root += rank_count < 4 || last == 0 ? 1 : last) {
-        check_with_library(p, &s, AJ_F64, &(extents){2, {2, 2}});
-        check_with_library(p, &s, AJ_F64, &(extents){1, {0}});
-        check_with_library(p, &s, AJ_F32, &(extents){0, {0}});
-    }
-    close_setup(&s);
-}
-
 /* ---- second derivatives: L = sum over ranks of <w, y^3>, y = F(x): gradient F'(3 w y^2), Hessian times v: F'(6 w y F(v)) ---- */
 
 typedef struct expectation {
@@ -622,114 +580,16 @@ static void test_second(const program *p) {
     close_setup(&s);
 }
 
-/* ---- integers: forward only, inside and outside a recording ---- */
-
-static void check_integers(aj_dtype dtype, const extents *e, int root) {
-    aj_scope *scope = aj_scope_begin(ctx);
-    int64_t n = entries(e);
-    const program *p = &program_allreduce;
-    double *x = malloc(((size_t)(rank_count * n) + 1) * sizeof *x);
-    for (int r = 0; r < rank_count; r++)
-        for (int64_t i = 0; i < n; i++)
-            x[r * n + i] = number_in(dtype, INPUT_SEED, r, i);
-    double *sums = model(p, root, n, x), *zeros = calloc((size_t)n + 1, sizeof *zeros);
-    aj_tensor *mine = random_tensor(ctx, dtype, e->ndim, e->n, INPUT_SEED, rank_id);
-    aj_tensor *buffer = aj_zeros(ctx, dtype, e->ndim, e->n);
-    CHECK_VALUES(aj_allreduce(mine, MPI_SUM, world), n, sums, 0);
-    CHECK_VALUES(aj_bcast(mine, root, world), n, x + root * n, 0);
-    CHECK_VALUES(aj_bcast_inplace(aj_scale(mine, 1), root, world), n, x + root * n, 0);
-    CHECK_VALUES(aj_reduce(mine, MPI_SUM, root, world), n, rank_id == root ? sums : zeros, 0);
-    CHECK_VALUES(aj_reduce_inplace(aj_scale(mine, 1), MPI_SUM, root, world), n, rank_id == root ? sums : zeros, 0);
-    int left = left_of(rank_id, rank_count), right = right_of(rank_id, rank_count);
-    CHECK_VALUES(aj_send(mine, right, 1, world), n, x + rank_id * n, 0);
-    CHECK_VALUES(aj_recv(buffer, left, 1, world), n, x + left * n, 0);
-    aj_request *in = aj_irecv(buffer, left, 1, world), *out = aj_isend(mine, right, 1, world);
-    CHECK_VALUES(aj_wait(out), n, x + rank_id * n, 0);
-    CHECK_VALUES(aj_wait(in), n, x + left * n, 0);
-    CHECK_VALUES(aj_sendrecv(mine, right, 1, buffer, left, 1, world), n, x + left * n, 0);
-    double *before = calloc((size_t)n + 1, sizeof *before), *up_to = calloc((size_t)n + 1, sizeof *up_to);
-    for (int k = 0; k <= rank_id; k++)
-        for (int64_t i = 0; i < n; i++) {
-            before[i] = up_to[i];
-            up_to[i] += x[k * n + i];
-        }
-    CHECK_VALUES(aj_scan(mine, MPI_SUM, world), n, up_to, 0);
-    CHECK_VALUES(aj_exscan(mine, MPI_SUM, world), n, before, 0);
-    free(before), free(up_to);
-    CHECK_INT(aj_tensor_dtype(aj_allreduce(mine, MPI_SUM, world)), dtype);
-    free(x), free(sums), free(zeros);
-    check_clean(ctx, aj_dtype_name(dtype));
-    CHECK_INT(aj_scope_end(scope), AJ_OK);
-}
-
-static void integers(void) {
-    static const aj_dtype dtypes[] = {AJ_I64, AJ_I32, AJ_U8};
-    open_world();
-    for (int recorded = 0; recorded < 2; recorded++) {
-        if (recorded)
-            CHECK_INT(aj_record_begin(ctx), AJ_OK);
-        for (int d = 0; d < 3; d++)
-            for (int k = 0; k < N_SHAPES; k++)
-                check_integers(dtypes[d], &shapes[k], k % rank_count);
-        if (recorded)
-            CHECK_INT(aj_record_end(ctx), AJ_OK);
-    }
-    close_world();
-}
-
-/* ---- what is tested at all ---- */
-
-/* Programs here and operations in mpi_axis.c. */
-static const char *const names[] = {
-#define NAME(id, ...) #id,
-    PROGRAMS(NAME) AXIS_OPS(NAME)
-#undef NAME
-};
-
-/* Operations that a program of another name tests. */
-static const struct {
-    const char *op, *program;
-} tested_by[] = {
-    {"send", "send_recv"}, {"recv", "send_recv"}, {"isend", "isend_irecv"}, {"irecv", "isend_irecv"}, {"wait", "isend_irecv"}};
-
-/* Operations with a rank program of their own. */
-static const char *const tested_elsewhere[] = {"maxloc", "minloc",                      /* mpi_extrema.c */
-                                               "halo", "halo_inplace", "halo_adjoint"}; /* mpi_halo.c */
-
-static void check_covered(const char *op) {
-    const char *tester = op;
-    bool found = false;
-    for (size_t i = 0; i < sizeof tested_by / sizeof *tested_by; i++)
-        if (strcmp(tested_by[i].op, op) == 0)
-            tester = tested_by[i].program;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        found = found || strcmp(names[i], tester) == 0;
-    for (size_t i = 0; i < sizeof tested_elsewhere / sizeof *tested_elsewhere; i++)
-        found = found || strcmp(tested_elsewhere[i], op) == 0;
-    CHECK_MSG(found, "no program tests %s: it needs one here, or a line in mpi_axis.def", op);
-}
-
-/* Every communication operation of the library is tested. */
-static void covered(void) {
-#define AJI_OP(name) check_covered(#name);
-#include "../src/mpi/ops.def"
-#undef AJI_OP
-}
-
 #define DEFINE(id, ...)                                                                                                          \
     static void first_##id(void) {                                                                                               \
         test_first(&program_##id);                                                                                               \
     }                                                                                                                            \
     static void second_##id(void) {                                                                                              \
         test_second(&program_##id);                                                                                              \
-    }                                                                                                                            \
-    static void checks_##id(void) {                                                                                              \
-        if (!program_##id.one_variable) /* the checks move each rank's copy on its own */                                        \
-            test_checks(&program_##id);                                                                                          \
     }
 PROGRAMS(DEFINE)
 #undef DEFINE
 
-#define CASES(id, ...) {#id, first_##id}, {#id "_checks", checks_##id}, {#id "_second", second_##id},
+#define CASES(id, ...) {#id, first_##id}, {#id "_second", second_##id},
 
-RANK_MAIN(PROGRAMS(CASES){"integers", integers}, {"covered", covered})
+RANK_MAIN(PROGRAMS(CASES))

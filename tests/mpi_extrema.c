@@ -1,5 +1,5 @@
 /*
- * MPI_MAX and MPI_MIN with their gradients, maxloc and minloc, and MPI's reductions on integers: against models that know every rank's numbers.
+ * MPI_MAX and MPI_MIN with their gradients, maxloc and minloc: against models that know every rank's numbers.
  */
 #include "mpi_common.h"
 
@@ -140,37 +140,6 @@ static void scattered(void) {
     close_world();
 }
 
-/* ---- the library's own checks: forward mode, second derivatives, central differences ---- */
-
-typedef struct choice {
-    int k, root;
-    MPI_Op op;
-} choice;
-
-static aj_tensor *cubed(aj_ctx *c, int n, aj_tensor *const *x, void *user) {
-    (void)c, (void)n;
-    const choice *p = user;
-    aj_tensor *y = collectives[p->k].run(x[0], p->op, p->root);
-    return aj_mul(y, aj_square(y));
-}
-
-static void checks(void) {
-    open_world();
-    aj_scope *scope = aj_scope_begin(ctx);
-    aj_tensor *x = aj_uniform(ctx, AJ_F64, AJ_SHAPE(3), (uint64_t)(17 * rank_id + 5));
-    for (int k = 0; k < N_COLLECTIVES; k++) {
-        choice p = {k, rank_count - 1, k % 2 ? MPI_MAX : MPI_MIN};
-        aj_check result = {.size = sizeof result};
-        CHECK_INT(aj_dot_test(ctx, cubed, &p, 1, &x, world, &result), AJ_OK);
-        CHECK_MSG(result.passed, "%s: dot test: %.17g, %.17g", collectives[k].name, result.expected, result.got);
-        CHECK_INT(aj_gradcheck(ctx, cubed, &p, 1, &x, world, &result), AJ_OK);
-        CHECK_MSG(result.passed, "%s: central differences: %.17g, adjoint %.17g", collectives[k].name, result.expected,
-                  result.got);
-    }
-    CHECK_INT(aj_scope_end(scope), AJ_OK);
-    close_world();
-}
-
 /* NaN wins, and its rank takes the gradient; of two, the lower one. */
 static void nan_wins(void) {
     open_world();
@@ -200,33 +169,6 @@ static void nan_wins(void) {
 
 /* ---- integers ---- */
 
-static void integers(void) {
-    open_world();
-    aj_scope *scope = aj_scope_begin(ctx);
-    int64_t mine = rank_id + 1, all_and = -1, all_or = 0, all_xor = 0;
-    double product = 1;
-    for (int r = 1; r <= rank_count; r++) {
-        all_and &= r;
-        all_or |= r;
-        all_xor ^= r;
-        product *= r;
-    }
-    aj_tensor *x = aj_from_data(ctx, AJ_I64, AJ_SHAPE(1), &mine);
-    CHECK_NEAR(aj_item(aj_allreduce(x, MPI_PROD, world)), product, 0);
-    CHECK_NEAR(aj_item(aj_allreduce(x, MPI_MAX, world)), rank_count, 0);
-    CHECK_NEAR(aj_item(aj_allreduce(x, MPI_MIN, world)), 1, 0);
-    CHECK_NEAR(aj_item(aj_allreduce(x, MPI_BAND, world)), (double)all_and, 0);
-    CHECK_NEAR(aj_item(aj_allreduce(x, MPI_BOR, world)), (double)all_or, 0);
-    CHECK_NEAR(aj_item(aj_allreduce(x, MPI_BXOR, world)), (double)all_xor, 0);
-    CHECK_NEAR(aj_item(aj_allreduce(x, MPI_LAND, world)), 1, 0);
-    CHECK_NEAR(aj_item(aj_allreduce(x, MPI_LXOR, world)), rank_count % 2, 0);
-    CHECK_NEAR(aj_item(aj_scan(x, MPI_MAX, world)), rank_id + 1, 0);
-    CHECK_NEAR(aj_item(aj_exscan(x, MPI_PROD, world)), rank_id == 0 ? 0 : tgamma(rank_id + 1), 1e-12);
-    CHECK_NEAR(aj_item(aj_reduce(x, MPI_MAX, rank_count - 1, world)), rank_id == rank_count - 1 ? rank_count : 0, 0);
-    CHECK_INT(aj_scope_end(scope), AJ_OK);
-    close_world();
-}
-
 /* Value and rank, inside a recording and outside; of i64 numbers that no double tells apart. */
 static void integer_locations(void) {
     static const aj_dtype dtypes[] = {AJ_I64, AJ_I32, AJ_U8};
@@ -255,5 +197,4 @@ static void integer_locations(void) {
     close_world();
 }
 
-RANK_MAIN({"gradients", gradients}, {"scattered", scattered}, {"checks", checks}, {"nan_wins", nan_wins}, {"integers", integers},
-          {"integer_locations", integer_locations})
+RANK_MAIN({"gradients", gradients}, {"scattered", scattered}, {"nan_wins", nan_wins}, {"integer_locations", integer_locations})

@@ -275,29 +275,6 @@ static void higher_order(void) {
     for_all_fields(3, check_third_order);
 }
 
-/* The library's own checks: forward mode against reverse mode, and central differences. */
-static aj_tensor *cubed(aj_ctx *c, int n, aj_tensor *const *x, void *user) {
-    (void)c, (void)n;
-    aj_tensor *y = run(user, x[0], aj_ndim(x[0]) % 2);
-    return aj_mul(y, aj_square(y));
-}
-
-static void check_by_library(const field *f, int variant) {
-    extents e = block_of(f, rank_id);
-    aj_tensor *x = aj_uniform(ctx, AJ_F64, e.ndim, e.n, (uint64_t)rank_id + 3);
-    aj_check result = {.size = sizeof result};
-    CHECK_INT(aj_dot_test(ctx, cubed, (void *)f, 1, &x, f->g->comm, &result), AJ_OK);
-    CHECK_MSG(result.passed, "dot test: %.17g, %.17g", result.expected, result.got);
-    if (f->g->d > 2 || total(f) > 80 || variant % 2) /* it calls f for every entry of every rank */
-        return;
-    CHECK_INT(aj_gradcheck(ctx, cubed, (void *)f, 1, &x, f->g->comm, &result), AJ_OK);
-    CHECK_MSG(result.passed, "central differences: %.17g, adjoint %.17g", result.expected, result.got);
-}
-
-static void checks(void) {
-    for_all_fields(2, check_by_library);
-}
-
 /* ---- memory ---- */
 
 enum { SMALL = 4, LARGE = 4000, FIELD = LARGE * (SMALL + 2) };
@@ -612,6 +589,6 @@ static void other_call(void) {
     close_world();
 }
 
-RANK_MAIN({"fields", fields}, {"integers", integers}, {"higher-order", higher_order}, {"checks", checks}, {"memory", memory},
-          {"shared", shared}, {"device", device}, {"nobody", nobody}, {"wildcard", wildcard}, {"between", between},
-          {"mistakes", mistakes}, {"mismatches", mismatches}, {"found-by-some", found_by_some}, {"other-call", other_call})
+RANK_MAIN({"fields", fields}, {"integers", integers}, {"higher-order", higher_order}, {"memory", memory}, {"shared", shared},
+          {"device", device}, {"nobody", nobody}, {"wildcard", wildcard}, {"between", between}, {"mistakes", mistakes},
+          {"mismatches", mismatches}, {"found-by-some", found_by_some}, {"other-call", other_call})

@@ -661,79 +661,6 @@ static void nobody(void) {
     close_all();
 }
 
-/* ---- the library's own checks, on a function that bends ---- */
-
-typedef struct choice {
-    int o, k;
-} choice;
-
-static aj_tensor *bent(aj_ctx *c, int n, aj_tensor *const *x, void *user) {
-    (void)c, (void)n;
-    const choice *p = user;
-    return aj_square(collectives[p->k].run(aj_sin(x[0]), operations[p->o].op, rank_count - 1));
-}
-
-static void library_checks(void) {
-    open_all();
-    aj_tensor *x =
-        aj_add_scalar(aj_uniform(ctx, AJ_F64, AJ_SHAPE(2, first_column(rank_count)), (uint64_t)(17 * rank_id + 5)), 0.3);
-    for (int o = 0; o < N_OPERATIONS; o++)
-        for (int k = 0; k < N_COLLECTIVES; k++) {
-            choice p = {o, k};
-            aj_check result = {.size = sizeof result};
-            CHECK_INT(aj_dot_test(ctx, bent, &p, 1, &x, world, &result), AJ_OK);
-            CHECK_MSG(result.passed, "%s of %s: dot test: %.17g, %.17g", collectives[k].name, operations[o].name, result.expected,
-                      result.got);
-            CHECK_INT(aj_gradcheck(ctx, bent, &p, 1, &x, world, &result), AJ_OK);
-            CHECK_MSG(result.passed, "%s of %s: central differences: %.17g, adjoint %.17g", collectives[k].name,
-                      operations[o].name, result.expected, result.got);
-        }
-    close_all();
-}
-
-/* Central differences of gradients, which know nothing of the models. */
-static void gradients_at(const choice *p, const double *x, const double *seed, double *g) {
-    aj_scope *scope = aj_scope_begin(ctx);
-    aj_tensor *leaf = aj_param(aj_from_data(ctx, AJ_F64, AJ_SHAPE(3), x));
-    CHECK_INT(aj_record_begin(ctx), AJ_OK);
-    aj_tensor *y = collectives[p->k].run(leaf, operations[p->o].op, 0);
-    CHECK_INT(aj_backward(ctx, y, aj_from_data(ctx, AJ_F64, AJ_SHAPE(3), seed)), AJ_OK);
-    CHECK_INT(aj_read(aj_grad(leaf), g, 3 * sizeof *g), AJ_OK);
-    aj_release(&leaf);
-    CHECK_INT(aj_scope_end(scope), AJ_OK);
-}
-
-static void second_by_differences(void) {
-    open_all();
-    const double h = 1e-6;
-    for (int o = PROD; o < N_OPERATIONS; o++)
-        for (int k = 0; k < N_COLLECTIVES - 1; k++) {
-            double x[3], up[3], down[3], seed[3], v[3], g_up[3], g_down[3], got[3];
-            for (int i = 0; i < 3; i++) {
-                x[i] = i == 2 && o == PROD && rank_id == 0 ? 0 : moderate(rank_id, i);
-                seed[i] = number(9, rank_id, i);
-                v[i] = direction(1, rank_id, i);
-                up[i] = x[i] + h * v[i];
-                down[i] = x[i] - h * v[i];
-            }
-            choice p = {o, k};
-            gradients_at(&p, up, seed, g_up);
-            gradients_at(&p, down, seed, g_down);
-            aj_tensor *leaf = aj_param(aj_from_data(ctx, AJ_F64, AJ_SHAPE(3), x)), *g = NULL;
-            CHECK_INT(aj_record_begin(ctx), AJ_OK);
-            aj_tensor *y = collectives[k].run(leaf, operations[o].op, 0), *s = aj_from_data(ctx, AJ_F64, AJ_SHAPE(3), seed);
-            CHECK_INT(aj_grad_of(ctx, 1, &y, &s, 1, &leaf, &g, AJ_CREATE_GRAPH), AJ_OK);
-            CHECK_INT(aj_backward(ctx, g, aj_from_data(ctx, AJ_F64, AJ_SHAPE(3), v)), AJ_OK);
-            if (CHECK_INT(aj_read(aj_grad(leaf), got, sizeof got), AJ_OK))
-                for (int i = 0; i < 3; i++)
-                    CHECK_MSG(fabs(got[i] - (g_up[i] - g_down[i]) / (2 * h)) <= 1e-4 * (1 + fabs(got[i])),
-                              "%s of %s: entry %d is %g, by differences %g", collectives[k].name, operations[o].name, i, got[i],
-                              (g_up[i] - g_down[i]) / (2 * h));
-            aj_release(&leaf);
-        }
-    close_all();
-}
-
 /* ---- registering ---- */
 
 static aj_tensor *twice_vjp(aj_ctx *c, aj_tensor *prefix, aj_tensor *x, aj_tensor *suffix, aj_tensor *y, aj_tensor *g,
@@ -916,6 +843,5 @@ static void unregistered(void) {
 
 RANK_MAIN({"derivatives", derivatives}, {"zeros", zeros}, {"ties", ties}, {"ranges", ranges}, {"named", named},
           {"infinities", infinities}, {"unreached", unreached}, {"signs_of_zero", signs_of_zero}, {"cancellation", cancellation},
-          {"empty", empty}, {"nobody", nobody}, {"library_checks", library_checks},
-          {"second_by_differences", second_by_differences}, {"replaced", replaced}, {"registered_wrongly", registered_wrongly},
+          {"empty", empty}, {"nobody", nobody}, {"replaced", replaced}, {"registered_wrongly", registered_wrongly},
           {"registered_first", registered_first}, {"refused", refused}, {"unregistered", unregistered})
