@@ -31,28 +31,31 @@ struct aji_checked {
     aji_note *notes;     /* under way on words */
     char where[200];     /* what this rank is in, or was in last */
     int64_t passed;      /* comparisons passed */
+    double met;          /* when all ranks last met, in a comparison or in a round */
     bool reporting;      /* a round is open: this rank has sent its reports */
     bool flushing;       /* all reports are there: the markers are under way */
     int missing;         /* reports that have not come */
     bool over;           /* no round is open, and the reports are of the last one */
     bool *came;          /* by rank */
     aji_report *reports; /* by rank */
-    int64_t waited;      /* the error episode for which this rank has waited in vain */
+    MPI_Request *
+        told; /* by rank: this one's report to it. All of it is allocated with the communicator: a rank without memory reports, too */
+    int64_t waited; /* the error episode for which this rank has waited in vain */
 };
 
 aj_status aji_checked_open(aj_comm *comm);
 void aji_checked_close(aj_comm *comm); /* frees */
 
 /* notes.c */
-/* To the n ranks from `first` on, but not to this one. */
-aj_status aji_note_send(aj_comm *comm, int first, int n, int tag, const void *data, size_t bytes);
+aj_status aji_note_send(aj_comm *comm, int dest, int tag, const void *data, size_t bytes);
 void aji_notes_progress(aj_comm *comm);
 void aji_notes_abandon(aj_comm *comm, bool mpi_is_there);
 /* Receive a note of so many bytes, unless a report comes first or the time is up. */
 aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes);
 
-/* A word that a comparison has passed: it comes for sure, unless the time is up, if a rank that reports has passed it already. */
-aji_waited aji_note_recv_passed(aj_comm *comm, int source, void *data, size_t bytes);
+/* The word that a comparison has passed. It comes for sure, unless the time is up, if a rank that reports has passed it already. */
+void aji_go_on_send(aj_comm *comm, int dest);
+aji_waited aji_go_on_recv(aj_comm *comm, int source);
 
 /* compare.c */
 aji_waited aji_compare(aj_comm *comm, const char *text); /* AJI_FAILED: raised */

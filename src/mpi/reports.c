@@ -57,7 +57,9 @@ static void open_round(aj_comm *comm, aji_caller who) {
     k->missing--;
     k->reporting = true;
     k->flushing = false;
-    aji_note_send(comm, 0, comm->size, AJI_TAG_REPORT, mine, sizeof(*mine));
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank)
+            MPI_Isend(mine, (int)sizeof(*mine), MPI_BYTE, r, AJI_TAG_REPORT, comm->words, &k->told[r]);
 }
 
 /* While a flush is on, a report would be one of the next round. */
@@ -101,8 +103,11 @@ static bool flush(aj_comm *comm) {
         return false;
     aji_flush_end(comm);
     aji_notes_progress(comm);
+    for (int r = 0; r < comm->size; r++) /* they have come: all ranks have begun to flush */
+        aji_mpi_wait(comm->yields, &comm->checked->told[r], MPI_STATUS_IGNORE, -1, NULL);
     comm->checked->reporting = comm->checked->flushing = false;
     comm->checked->over = true;
+    comm->checked->met = MPI_Wtime();
     return true;
 }
 
@@ -289,9 +294,13 @@ aj_status aji_checked_open(aj_comm *comm) {
         return AJ_ERR_MEMORY;
     k->payload = MPI_COMM_NULL;
     k->missing = comm->size;
+    k->met = MPI_Wtime();
     k->came = aji_calloc(comm->ctx, n * sizeof(*k->came));
     k->reports = aji_calloc(comm->ctx, n * sizeof(*k->reports));
-    return k->came && k->reports ? AJ_OK : AJ_ERR_MEMORY;
+    k->told = aji_alloc(comm->ctx, n * sizeof(*k->told));
+    for (size_t r = 0; r < n && k->told; r++)
+        k->told[r] = MPI_REQUEST_NULL;
+    return k->came && k->reports && k->told ? AJ_OK : AJ_ERR_MEMORY;
 }
 
 void aji_checked_close(aj_comm *comm) {
@@ -299,7 +308,12 @@ void aji_checked_close(aj_comm *comm) {
     if (!k)
         return;
     size_t n = (size_t)comm->size;
-    aji_notes_abandon(comm, !aji_mpi_of(comm->ctx)->finalized);
+    bool mpi_is_there = !aji_mpi_of(comm->ctx)->finalized;
+    aji_notes_abandon(comm, mpi_is_there);
+    for (size_t r = 0; r < n && k->told && mpi_is_there; r++)
+        if (k->told[r] != MPI_REQUEST_NULL)
+            MPI_Request_free(&k->told[r]);
+    aji_free(comm->ctx, k->told, n * sizeof(*k->told));
     aji_free(comm->ctx, k->came, n * sizeof(*k->came));
     aji_free(comm->ctx, k->reports, n * sizeof(*k->reports));
     aji_free(comm->ctx, k, sizeof(*k));
