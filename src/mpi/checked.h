@@ -20,6 +20,7 @@ typedef struct aji_report {
     bool in_error;     /* also if it was told */
     aji_caller caller; /* where it reports from */
     int64_t passed;    /* comparisons that it has passed */
+    bool committed;    /* it has said what it calls in the next one: that may pass */
     char position[AJI_POSITION_TEXT], message[AJI_REPORT_TEXT];
 } aji_report;
 
@@ -31,6 +32,8 @@ struct aji_checked {
     aji_note *notes;     /* under way on words */
     char where[200];     /* what this rank is in, or was in last */
     int64_t passed;      /* comparisons passed */
+    bool committed;      /* as in the report */
+    bool relayed;        /* this rank's report is of an error that it was told on another communicator, and has not raised yet */
     double met;          /* when all ranks last met, in a comparison or in a round */
     bool reporting;      /* a round is open: this rank has sent its reports */
     bool flushing;       /* all reports are there: the markers are under way */
@@ -53,7 +56,7 @@ void aji_notes_abandon(aj_comm *comm, bool mpi_is_there);
 /* Receive a note of so many bytes, unless a report comes first or the time is up. */
 aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes);
 
-/* The word that a comparison has passed. It comes for sure, unless the time is up, if a rank that reports has passed it already. */
+/* The word that a comparison has passed. Only a report of a rank that has not said what it calls rules out that it comes. */
 void aji_go_on_send(aj_comm *comm, int dest);
 aji_waited aji_go_on_recv(aj_comm *comm, int source);
 
@@ -61,6 +64,8 @@ aji_waited aji_go_on_recv(aj_comm *comm, int source);
 aji_waited aji_compare(aj_comm *comm, const char *text); /* AJI_FAILED: raised */
 
 /* reports.c */
+/* Has a rank reported without which the comparison that this one is in cannot pass? Passes on what it is told on other communicators. */
+bool aji_is_stuck(aj_comm *comm);
 /* The callers of errors.c. False: other ranks did not come within the grace time. */
 bool aji_checked_gate(aj_comm *comm, bool last);
 aj_status aji_checked_agree(aj_comm *comm);

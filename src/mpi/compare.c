@@ -45,12 +45,14 @@ aji_waited aji_compare(aj_comm *comm, const char *text) {
     int parent = (comm->rank - 1) / 2;
     if (comm->rank > 0 && aji_note_send(comm, parent, AJI_TAG_UP, mine, TEXT) != AJ_OK)
         return AJI_FAILED;
+    k->committed = true;
     /* From here on the others may pass: then this rank does too, whatever it is told, and nothing may fail. */
     aji_waited waited = comm->rank > 0 ? aji_go_on_recv(comm, parent) : AJI_CAME;
     for (int i = 0; i < 2 && children[i] < comm->size && waited == AJI_CAME; i++)
         aji_go_on_send(comm, children[i]);
     if (waited == AJI_CAME) {
         k->passed++;
+        k->committed = false;
         k->met = MPI_Wtime();
     }
     return waited;

@@ -72,7 +72,7 @@ static aji_waited receive(aj_comm *comm, int source, int tag, void *data, size_t
 }
 
 aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes) {
-    return receive(comm, source, tag, data, bytes, aji_is_told);
+    return receive(comm, source, tag, data, bytes, aji_must_stop);
 }
 
 static const char go_on = 1; /* it may leave when it likes */
@@ -85,5 +85,5 @@ void aji_go_on_send(aj_comm *comm, int dest) {
 
 aji_waited aji_go_on_recv(aj_comm *comm, int source) {
     char word;
-    return receive(comm, source, AJI_TAG_DOWN, &word, 1, aji_is_told_by_all_behind);
+    return receive(comm, source, AJI_TAG_DOWN, &word, 1, aji_is_stuck);
 }
