@@ -140,4 +140,13 @@ typedef struct outcome {
 /* A tensor of another shape than the program says is AJ_ERR_SHAPE in ctx. */
 void run_track(const program *p, int rank, aj_comm *const comms[N_COMMS], aj_tensor *const *inputs, outcome *result);
 
+/* Called before each step with a copy of it and its operand x, which it may change. The result of a step that is skipped is zero. */
+typedef enum verdict { RUN_STEP, SKIP_STEP, LEAVE_TRACK } verdict;
+typedef struct hook {
+    verdict (*before)(void *user, int number, step *s, aj_tensor **x);
+    void *user;
+} hook;
+void run_track_with(const program *p, int rank, aj_comm *const comms[N_COMMS], aj_tensor *const *inputs, const hook *h,
+                    outcome *result);
+
 #endif

@@ -384,8 +384,8 @@ static void check_shape(machine *m, const step *s, aj_tensor *y) {
                  s->out);
 }
 
-static void run_step(machine *m, const step *s) {
-    aj_tensor *x = m->v[s->x], *y = m->v[s->y], *result;
+static void run_step(machine *m, const step *s, aj_tensor *x) {
+    aj_tensor *y = m->v[s->y], *result;
     if (s->kind < STEP_allreduce)
         result = run_local(m, s, x, y, &m->track->slots[s->out].shape);
     else if (s->kind < STEP_send)
@@ -395,6 +395,26 @@ static void run_step(machine *m, const step *s) {
     m->v[s->out] = result;
     if (s->out)
         check_shape(m, s, result);
+}
+
+static void skip_step(machine *m, const step *s) {
+    const extents *e = &m->track->slots[s->out].shape;
+    if (s->out)
+        m->v[s->out] = aj_zeros(m->ctx, AJ_F64, e->ndim, e->n);
+}
+
+static void run_steps(machine *m, const hook *h) {
+    for (int i = 0; i < m->track->n_steps; i++) {
+        step s = m->track->steps[i];
+        aj_tensor *x = m->v[s.x];
+        verdict v = h ? h->before(h->user, i, &s, &x) : RUN_STEP;
+        if (v == LEAVE_TRACK)
+            break;
+        if (v == SKIP_STEP)
+            skip_step(m, &s);
+        else
+            run_step(m, &s, x);
+    }
 }
 
 /* ---- what it leaves ---- */
@@ -419,13 +439,17 @@ static void collect_roots(machine *m, int rank, outcome *result) {
 }
 
 void run_track(const program *p, int rank, aj_comm *const comms[N_COMMS], aj_tensor *const *inputs, outcome *result) {
+    run_track_with(p, rank, comms, inputs, NULL, result);
+}
+
+void run_track_with(const program *p, int rank, aj_comm *const comms[N_COMMS], aj_tensor *const *inputs, const hook *h,
+                    outcome *result) {
     machine m = {.ctx = aj_comm_ctx(comms[EVERYONE]), .p = p, .track = &p->tracks[rank]};
     memcpy(m.comms, comms, sizeof m.comms);
     memcpy(m.v + 1, inputs, (size_t)m.track->n_inputs * sizeof *inputs);
     if (p->splits)
         m.comms[SOME] = split(&p->teams, SOME, comms[EVERYONE]);
-    for (int i = 0; i < m.track->n_steps; i++)
-        run_step(&m, &m.track->steps[i]);
+    run_steps(&m, h);
     collect_roots(&m, rank, result);
     if (p->splits)
         aj_comm_destroy(&m.comms[SOME]);

@@ -20,6 +20,7 @@ typedef struct aji_report {
     bool in_error;     /* also if it was told */
     aji_caller caller; /* where it reports from */
     int64_t passed;    /* comparisons that it has passed */
+    bool committed;    /* it has said what it calls in the next one: that may pass */
     char position[AJI_POSITION_TEXT], message[AJI_REPORT_TEXT];
 } aji_report;
 
@@ -31,33 +32,40 @@ struct aji_checked {
     aji_note *notes;     /* under way on words */
     char where[200];     /* what this rank is in, or was in last */
     int64_t passed;      /* comparisons passed */
+    bool committed;      /* as in the report */
+    bool relayed;        /* this rank's report is of an error that it was told on another communicator, and has not raised yet */
+    double met;          /* when all ranks last met, in a comparison or in a round */
     bool reporting;      /* a round is open: this rank has sent its reports */
     bool flushing;       /* all reports are there: the markers are under way */
     int missing;         /* reports that have not come */
     bool over;           /* no round is open, and the reports are of the last one */
     bool *came;          /* by rank */
     aji_report *reports; /* by rank */
-    int64_t waited;      /* the error episode for which this rank has waited in vain */
+    MPI_Request *
+        told; /* by rank: this one's report to it. All of it is allocated with the communicator: a rank without memory reports, too */
+    int64_t waited; /* the error episode for which this rank has waited in vain */
 };
 
 aj_status aji_checked_open(aj_comm *comm);
 void aji_checked_close(aj_comm *comm); /* frees */
 
 /* notes.c */
-/* To the n ranks from `first` on, but not to this one. */
-aj_status aji_note_send(aj_comm *comm, int first, int n, int tag, const void *data, size_t bytes);
+aj_status aji_note_send(aj_comm *comm, int dest, int tag, const void *data, size_t bytes);
 void aji_notes_progress(aj_comm *comm);
 void aji_notes_abandon(aj_comm *comm, bool mpi_is_there);
 /* Receive a note of so many bytes, unless a report comes first or the time is up. */
 aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes);
 
-/* A word that a comparison has passed: it comes for sure, unless the time is up, if a rank that reports has passed it already. */
-aji_waited aji_note_recv_passed(aj_comm *comm, int source, void *data, size_t bytes);
+/* The word that a comparison has passed. Only a report of a rank that has not said what it calls rules out that it comes. */
+void aji_go_on_send(aj_comm *comm, int dest);
+aji_waited aji_go_on_recv(aj_comm *comm, int source);
 
 /* compare.c */
 aji_waited aji_compare(aj_comm *comm, const char *text); /* AJI_FAILED: raised */
 
 /* reports.c */
+/* Has a rank reported without which the comparison that this one is in cannot pass? Passes on what it is told on other communicators. */
+bool aji_is_stuck(aj_comm *comm);
 /* The callers of errors.c. False: other ranks did not come within the grace time. */
 bool aji_checked_gate(aj_comm *comm, bool last);
 aj_status aji_checked_agree(aj_comm *comm);

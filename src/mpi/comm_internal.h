@@ -140,7 +140,8 @@ uint64_t aji_hash(uint64_t h, const void *data, size_t bytes);
 /* reports.c: checked mode */
 /* Is another rank's report of an error here, or a round open that began with one? */
 bool aji_is_told(aj_comm *comm);
-bool aji_is_told_by_all_behind(aj_comm *comm); /* and none of those that report has passed the comparison that this rank is in */
+/* The same for a rank that waits on comm: also on another communicator of the context, whose rank in error this one may be waiting for. */
+bool aji_must_stop(aj_comm *comm);
 /* It is: tell what this rank is in, wait for the others, raise that error. Returns the status. */
 aj_status aji_be_told(aj_comm *comm);
 aj_status aji_raise_late(aj_comm *comm); /* the time limit */

@@ -332,13 +332,16 @@ bool aji_message_drain(aji_mpi *mpi, const aj_comm *comm, double seconds) {
     }
 }
 
+/* Where the pointer to the first gradient in flight is, or to this one. */
+static aji_message **find_adjoint(aji_mpi *mpi, const aji_message *this) {
+    aji_message **at = &mpi->in_flight;
+    while (*at && (this ? *at != this : !(*at)->adjoint))
+        at = &(*at)->next;
+    return at;
+}
+
 void aji_message_wait_adjoints(aji_mpi *mpi) {
-    for (aji_message **at = &mpi->in_flight; *at;) {
-        aji_message *m = *at;
-        if (!m->adjoint) {
-            at = &m->next;
-            continue;
-        }
+    for (aji_message *m; (m = *find_adjoint(mpi, NULL));) {
         aji_waited waited = aji_wait_for(m->comm, "aj_backward", &m->envelope_request, MPI_STATUS_IGNORE);
         if (waited == AJI_CAME)
             waited = aji_wait_for(m->comm, "aj_backward", &m->request, MPI_STATUS_IGNORE);
@@ -348,8 +351,8 @@ void aji_message_wait_adjoints(aji_mpi *mpi) {
             aj_raise(mpi->ctx, AJ_ERR_PEER, "%s: waited %g s for rank %d to receive a gradient, tag %d (ADJOIN_TIMEOUT)",
                      aji_ctx_operation(mpi->ctx), m->comm->timeout, m->peer, m->tag);
         if (waited != AJI_CAME)
-            return; /* the message is abandoned with the communicator */
-        remove_at(mpi, at);
+            return;                           /* the message is abandoned with the communicator */
+        remove_at(mpi, find_adjoint(mpi, m)); /* meanwhile those of other communicators may have gone from the list */
     }
 }
 

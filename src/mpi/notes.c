@@ -10,47 +10,32 @@
 struct aji_note {
     aji_note *next;
     size_t bytes; /* of all this */
-    int n;
-    MPI_Request requests[]; /* then the data */
+    MPI_Request request;
+    char data[];
 };
 
-static void note_free(const aj_comm *comm, aji_note *note) {
-    aji_free(comm->ctx, note, note->bytes);
-}
-
-aj_status aji_note_send(aj_comm *comm, int first, int n, int tag, const void *data, size_t bytes) {
-    size_t room = sizeof(aji_note) + (size_t)n * sizeof(MPI_Request);
-    aji_note *note = aji_alloc(comm->ctx, room + bytes);
+aj_status aji_note_send(aj_comm *comm, int dest, int tag, const void *data, size_t bytes) {
+    aji_note *note = aji_alloc(comm->ctx, sizeof(*note) + bytes);
     if (!note)
         return AJ_ERR_MEMORY;
-    void *copy = memcpy((char *)note + room, data, bytes);
-    *note = (aji_note){.next = comm->checked->notes, .bytes = room + bytes, .n = n};
+    *note = (aji_note){.next = comm->checked->notes, .bytes = sizeof(*note) + bytes, .request = MPI_REQUEST_NULL};
+    memcpy(note->data, data, bytes);
     comm->checked->notes = note;
-    int code = MPI_SUCCESS;
-    for (int i = 0; i < n; i++) {
-        note->requests[i] = MPI_REQUEST_NULL;
-        if (first + i != comm->rank && code == MPI_SUCCESS)
-            code = MPI_Isend(copy, (int)bytes, MPI_BYTE, first + i, tag, comm->words, &note->requests[i]);
-    }
-    return aji_mpi_check(comm->ctx, aji_ctx_operation(comm->ctx), code);
-}
-
-static bool is_done(aji_note *note) {
-    int done = 1;
-    for (int i = 0; i < note->n && done; i++)
-        MPI_Test(&note->requests[i], &done, MPI_STATUS_IGNORE);
-    return done;
+    return aji_mpi_check(comm->ctx, aji_ctx_operation(comm->ctx),
+                         MPI_Isend(note->data, (int)bytes, MPI_BYTE, dest, tag, comm->words, &note->request));
 }
 
 void aji_notes_progress(aj_comm *comm) {
     for (aji_note **at = &comm->checked->notes; *at;) {
         aji_note *note = *at;
-        if (!is_done(note)) {
+        int done = 1;
+        MPI_Test(&note->request, &done, MPI_STATUS_IGNORE);
+        if (!done) {
             at = &note->next;
             continue;
         }
         *at = note->next;
-        note_free(comm, note);
+        aji_free(comm->ctx, note, note->bytes);
     }
 }
 
@@ -58,12 +43,11 @@ void aji_notes_abandon(aj_comm *comm, bool mpi_is_there) {
     while (comm->checked->notes) {
         aji_note *note = comm->checked->notes;
         comm->checked->notes = note->next;
-        for (int i = 0; mpi_is_there && i < note->n; i++)
-            if (note->requests[i] != MPI_REQUEST_NULL) {
-                MPI_Cancel(&note->requests[i]);
-                MPI_Request_free(&note->requests[i]);
-            }
-        note_free(comm, note);
+        if (mpi_is_there && note->request != MPI_REQUEST_NULL) {
+            MPI_Cancel(&note->request);
+            MPI_Request_free(&note->request);
+        }
+        aji_free(comm->ctx, note, note->bytes);
     }
 }
 
@@ -88,9 +72,18 @@ static aji_waited receive(aj_comm *comm, int source, int tag, void *data, size_t
 }
 
 aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes) {
-    return receive(comm, source, tag, data, bytes, aji_is_told);
+    return receive(comm, source, tag, data, bytes, aji_must_stop);
 }
 
-aji_waited aji_note_recv_passed(aj_comm *comm, int source, void *data, size_t bytes) {
-    return receive(comm, source, AJI_TAG_DOWN, data, bytes, aji_is_told_by_all_behind);
+static const char go_on = 1; /* it may leave when it likes */
+
+void aji_go_on_send(aj_comm *comm, int dest) {
+    MPI_Request request;
+    if (MPI_Isend(&go_on, 1, MPI_BYTE, dest, AJI_TAG_DOWN, comm->words, &request) == MPI_SUCCESS)
+        MPI_Request_free(&request);
+}
+
+aji_waited aji_go_on_recv(aj_comm *comm, int source) {
+    char word;
+    return receive(comm, source, AJI_TAG_DOWN, &word, 1, aji_is_stuck);
 }

@@ -1,8 +1,8 @@
 /*
  * Checked mode: what happens when a rank is in error. It reports to every other rank of the communicator: its error, and where it is. Whoever is in a call
  * on that communicator, or enters one, finds the report, stops, and reports too, so that in the end every rank has the report of every other. Then what was
- * under way is flushed, and the communicator is sound again. That is a round; ranks that do not come within the grace time leave it open, and it goes on
- * when they do.
+ * under way is flushed, and the communicator is sound again. That is a round; for ranks that do not come within the grace time, or to aj_agree within the
+ * time limit, it is left open, and goes on when they do.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -15,6 +15,18 @@ static int64_t episode(const aj_ctx *ctx) {
 }
 
 /* ---- a round ---- */
+
+/* The lowest rank with an error of its own; failing that, with any. -1: none, of those that came. */
+static int first_in_error(const aj_comm *comm) {
+    const aji_checked *k = comm->checked;
+    for (int r = 0; r < comm->size; r++)
+        if (k->came[r] && k->reports[r].status != AJ_OK)
+            return r;
+    for (int r = 0; r < comm->size; r++)
+        if (k->came[r] && k->reports[r].in_error)
+            return r;
+    return -1;
+}
 
 /* Up to the backtrace. */
 static void copy_message(char *to, size_t size, const char *error) {
@@ -41,7 +53,8 @@ static void forget(aj_comm *comm) {
     k->over = false;
 }
 
-static void open_round(aj_comm *comm, aji_caller who) {
+/* told_on: the communicator on which this rank was told of the error, if it has not raised it yet; else NULL. */
+static void open_round(aj_comm *comm, aji_caller who, const aj_comm *told_on) {
     aji_checked *k = comm->checked;
     aji_mpi *mpi = aji_mpi_of(comm->ctx);
     aji_report *mine = &k->reports[comm->rank];
@@ -49,15 +62,24 @@ static void open_round(aj_comm *comm, aji_caller who) {
     forget(comm);
     mine->caller = who;
     mine->passed = k->passed;
+    mine->committed = k->committed;
     mine->in_error = aj_ctx_status(comm->ctx) != AJ_OK;
     mine->status = mpi->told == episode(comm->ctx) ? AJ_OK : aj_ctx_status(comm->ctx);
     copy_message(mine->message, sizeof(mine->message), aj_ctx_error(comm->ctx));
+    int first = told_on ? first_in_error(told_on) : -1;
+    k->relayed = first >= 0 && !mine->in_error;
+    if (k->relayed) {
+        mine->in_error = true;
+        snprintf(mine->message, sizeof(mine->message), "%s", told_on->checked->reports[first].message);
+    }
     describe_position(comm, mine->position, sizeof(mine->position));
     k->came[comm->rank] = true;
     k->missing--;
     k->reporting = true;
     k->flushing = false;
-    aji_note_send(comm, 0, comm->size, AJI_TAG_REPORT, mine, sizeof(*mine));
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank)
+            MPI_Isend(mine, (int)sizeof(*mine), MPI_BYTE, r, AJI_TAG_REPORT, comm->words, &k->told[r]);
 }
 
 /* While a flush is on, a report would be one of the next round. */
@@ -86,23 +108,16 @@ bool aji_is_told(aj_comm *comm) {
     return k->reporting || (!k->over && k->missing < comm->size);
 }
 
-bool aji_is_told_by_all_behind(aj_comm *comm) {
-    if (!aji_is_told(comm))
-        return false;
-    const aji_checked *k = comm->checked;
-    for (int r = 0; r < comm->size; r++)
-        if (k->came[r] && r != comm->rank && k->reports[r].passed > k->passed)
-            return false;
-    return true;
-}
-
 static bool flush(aj_comm *comm) {
     if (!aji_flush_step(comm))
         return false;
     aji_flush_end(comm);
     aji_notes_progress(comm);
-    comm->checked->reporting = comm->checked->flushing = false;
+    for (int r = 0; r < comm->size; r++) /* they have come: all ranks have begun to flush */
+        aji_mpi_wait(comm->yields, &comm->checked->told[r], MPI_STATUS_IGNORE, -1, NULL);
+    comm->checked->reporting = comm->checked->flushing = comm->checked->committed = false;
     comm->checked->over = true;
+    comm->checked->met = MPI_Wtime();
     return true;
 }
 
@@ -119,15 +134,60 @@ static bool advance(aj_comm *comm) {
     return came || k->flushing;
 }
 
-/* Take part in the round, or open one; true when it is over. */
+/* ---- the other communicators of the context: a rank that waits on one may be waiting, by way of others, for a rank that reports on another ---- */
+
+/* Rounds in which this rank takes part go on. Returns a communicator on which others report, and this rank has neither reported nor agreed. */
+static aj_comm *listen_elsewhere(const aj_comm *comm) {
+    aj_comm *found = NULL;
+    for (aj_comm *other = aji_mpi_of(comm->ctx)->comms; other; other = other->next) {
+        if (other == comm || !aji_is_told(other))
+            continue;
+        if (other->checked->reporting)
+            advance(other);
+        else if (other->agreed != episode(comm->ctx))
+            found = other;
+    }
+    return found;
+}
+
+/* Open a round without waiting for it, once for an error: it goes on while this rank waits. */
+static void take_part(aj_comm *comm, const aj_comm *told_on) {
+    open_round(comm, AJI_GATE, told_on);
+    comm->agreed = episode(comm->ctx);
+}
+
+bool aji_must_stop(aj_comm *comm) {
+    return comm->checked && (aji_is_told(comm) || listen_elsewhere(comm));
+}
+
+bool aji_is_stuck(aj_comm *comm) {
+    aji_checked *k = comm->checked;
+    const aj_comm *elsewhere = listen_elsewhere(comm);
+    if (elsewhere && !k->reporting)
+        take_part(comm, elsewhere);
+    if (!aji_is_told(comm))
+        return false;
+    for (int r = 0; r < comm->size; r++) {
+        const aji_report *theirs = &k->reports[r];
+        if (k->came[r] && r != comm->rank && (theirs->passed < k->passed || (theirs->passed == k->passed && !theirs->committed)))
+            return true;
+    }
+    return false;
+}
+
+/* Take part in the round, or open one, and in those on other communicators; true when it is over. To an agreement the others may come after a wait of
+ * their own that takes all of its time. */
 static bool run_round(aj_comm *comm, aji_caller who) {
     aji_checked *k = comm->checked;
     if (!k->reporting)
-        open_round(comm, who);
-    double end = MPI_Wtime() + aji_ctx_grace(comm->ctx);
+        open_round(comm, who, NULL);
+    double end = MPI_Wtime() + aji_ctx_grace(comm->ctx) + (who == AJI_AGREE ? comm->timeout : 0);
     while (k->reporting) {
         if (advance(comm))
             continue;
+        aj_comm *elsewhere = listen_elsewhere(comm);
+        if (elsewhere)
+            take_part(elsewhere, comm);
         if (MPI_Wtime() > end)
             return false;
         sched_yield();
@@ -136,18 +196,6 @@ static bool run_round(aj_comm *comm, aji_caller who) {
 }
 
 /* ---- what a round tells ---- */
-
-/* The lowest rank with an error of its own; failing that, with any. -1: none, of those that came. */
-static int first_in_error(const aj_comm *comm) {
-    const aji_checked *k = comm->checked;
-    for (int r = 0; r < comm->size; r++)
-        if (k->came[r] && k->reports[r].status != AJ_OK)
-            return r;
-    for (int r = 0; r < comm->size; r++)
-        if (k->came[r] && k->reports[r].in_error)
-            return r;
-    return -1;
-}
 
 static bool all_from(const aj_comm *comm, aji_caller who, aji_caller or_who) {
     const aji_checked *k = comm->checked;
@@ -196,7 +244,7 @@ static void take_error(aj_comm *comm, int first, aj_status status) {
                  aji_ctx_operation(ctx), p.text);
     else
         aj_raise(ctx, status, "%s: rank %d is in error%s: %s\n%s", aji_ctx_operation(ctx), first,
-                 first == comm->rank ? ", which was cleared here before all ranks knew of it" : "",
+                 first == comm->rank && !comm->checked->relayed ? ", which was cleared here before all ranks knew of it" : "",
                  comm->checked->reports[first].message, p.text);
 }
 
@@ -210,6 +258,8 @@ static void remember(aj_comm *comm, bool settled) {
 /* ---- callers ---- */
 
 aj_status aji_be_told(aj_comm *comm) {
+    aj_comm *elsewhere = aji_is_told(comm) ? NULL : listen_elsewhere(comm);
+    comm = elsewhere ? elsewhere : comm;
     bool settled = run_round(comm, AJI_GATE);
     take_error(comm, first_in_error(comm), AJ_ERR_PEER);
     remember(comm, settled);
@@ -239,6 +289,8 @@ static bool is_alike(aj_comm *comm, const char *call) {
     aji_waited waited = aji_compare(comm, call);
     if (waited == AJI_LATE)
         aji_raise_late(comm);
+    if (waited == AJI_TOLD && !aji_is_told(comm))
+        aji_be_told(comm);
     return waited == AJI_CAME;
 }
 
@@ -289,9 +341,13 @@ aj_status aji_checked_open(aj_comm *comm) {
         return AJ_ERR_MEMORY;
     k->payload = MPI_COMM_NULL;
     k->missing = comm->size;
+    k->met = MPI_Wtime();
     k->came = aji_calloc(comm->ctx, n * sizeof(*k->came));
     k->reports = aji_calloc(comm->ctx, n * sizeof(*k->reports));
-    return k->came && k->reports ? AJ_OK : AJ_ERR_MEMORY;
+    k->told = aji_alloc(comm->ctx, n * sizeof(*k->told));
+    for (size_t r = 0; r < n && k->told; r++)
+        k->told[r] = MPI_REQUEST_NULL;
+    return k->came && k->reports && k->told ? AJ_OK : AJ_ERR_MEMORY;
 }
 
 void aji_checked_close(aj_comm *comm) {
@@ -299,7 +355,12 @@ void aji_checked_close(aj_comm *comm) {
     if (!k)
         return;
     size_t n = (size_t)comm->size;
-    aji_notes_abandon(comm, !aji_mpi_of(comm->ctx)->finalized);
+    bool mpi_is_there = !aji_mpi_of(comm->ctx)->finalized;
+    aji_notes_abandon(comm, mpi_is_there);
+    for (size_t r = 0; r < n && k->told && mpi_is_there; r++)
+        if (k->told[r] != MPI_REQUEST_NULL)
+            MPI_Request_free(&k->told[r]);
+    aji_free(comm->ctx, k->told, n * sizeof(*k->told));
     aji_free(comm->ctx, k->came, n * sizeof(*k->came));
     aji_free(comm->ctx, k->reports, n * sizeof(*k->reports));
     aji_free(comm->ctx, k, sizeof(*k));

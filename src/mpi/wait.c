@@ -50,7 +50,7 @@ static aji_waited wait_interruptibly(aj_comm *comm, MPI_Request *request, MPI_St
         *code = MPI_Test(request, &done, status);
         if (done || *code != MPI_SUCCESS)
             return AJI_CAME;
-        if (aji_is_told(comm))
+        if (aji_must_stop(comm))
             return AJI_TOLD;
         if (comm->timeout > 0 && MPI_Wtime() > end)
             return AJI_LATE;
