@@ -37,6 +37,40 @@ static void cycles(void) {
     close_ctx(&ctx);
 }
 
+/* The same of parts: two colors and ranks that are left out, in the given order and the other way round; of every third one a node outlives its handle. */
+static void split_cycles(void) {
+    open_world();
+    int64_t comms = aj_ctx_stat(ctx, AJ_STAT_COMMS);
+    aj_tensor *a = vector_param(ctx, 1, 1);
+    for (int i = 0; i < repeats(10000, 60); i++) {
+        int color = (rank_id + i) % 3, mine = 0;
+        for (int r = 0; r < rank_count; r++)
+            mine += color < 2 && (r + i) % 3 == color;
+        aj_comm *part = aj_comm_split(world, color < 2 ? color : MPI_UNDEFINED, i % 2 ? -rank_id : rank_id);
+        CHECK_INT(aj_comm_size(part), mine);
+        if (i % 3 == 0) {
+            CHECK_INT(aj_record_begin(ctx), AJ_OK);
+            aj_tensor *y = aj_allreduce(a, MPI_SUM, part);
+            aj_comm_destroy(&part);
+            aj_zero_grad(a);
+            CHECK_INT(aj_backward(ctx, y, NULL), AJ_OK);
+            CHECK_ALL(aj_grad(a), 1, mine > 0 ? mine : 1, 0);
+        }
+        aj_comm_destroy(&part);
+        if (i % 20 == 0) { /* what was queued goes with the next collective destroy */
+            aj_comm *again = aj_comm_create(ctx, MPI_COMM_WORLD);
+            aj_comm_destroy(&again);
+        }
+        if (rank_failures > 0)
+            break;
+    }
+    aj_comm *again = aj_comm_split(world, 0, 0);
+    aj_comm_destroy(&again);
+    CHECK_INT(aj_ctx_stat(ctx, AJ_STAT_COMMS), comms);
+    aj_release(&a);
+    close_world();
+}
+
 static void cached(void) {
     enum { HANDLES = 3000 };
     open_world();
@@ -116,6 +150,71 @@ static void outlived(void) {
         if (!CHECK_INT(aj_ctx_stat(ctx, AJ_STAT_COMMS), comms))
             break;
     }
+    aj_release(&a);
+    close_world();
+}
+
+/* A topology for fewer ranks than there are: the others have MPI_COMM_NULL, run the same program on a communicator of size 0, where every call gives its operand
+ * back, and take part in what concerns all. */
+static void check_topology(int d, const int *dims, int members) {
+    MPI_Comm cart;
+    MPI_Cart_create(MPI_COMM_WORLD, d, dims, (const int[]){1, 0}, 0, &cart);
+    bool outside = rank_id >= members;
+    CHECK_INT(cart == MPI_COMM_NULL, outside);
+    aj_comm *comm = aj_comm_create(ctx, cart);
+    if (cart != MPI_COMM_NULL)
+        MPI_Comm_free(&cart);
+    CHECK_INT(aj_comm_size(comm), outside ? 0 : members);
+    CHECK_INT(aj_comm_rank(comm), outside ? MPI_PROC_NULL : rank_id);
+    int axes[] = {0, 1}, to = outside ? 0 : right_of(rank_id, members), from = outside ? 0 : left_of(rank_id, members);
+    int64_t width[] = {1, 0};
+    aj_tensor *a = aj_param(aj_full(ctx, AJ_F64, AJ_SHAPE(3, 2), rank_id + 1));
+    CHECK_INT(aj_record_begin(ctx), AJ_OK);
+    aj_tensor *sum = aj_allreduce(a, MPI_SUM, comm), *halo = aj_halo(a, d, axes, width, comm);
+    aj_tensor *last = aj_bcast(aj_scale(a, 1), outside ? 0 : members - 1, comm);
+    CHECK_INT(aj_barrier(comm), AJ_OK);
+    aj_tensor *got = aj_sendrecv(a, to, 1, zeros(ctx, 6), from, 1, comm);
+    CHECK_ALL(sum, 6, outside ? rank_id + 1 : members * (members + 1) / 2.0, 0);
+    CHECK_ALL(last, 6, outside ? rank_id + 1 : members, 0);
+    if (!outside)
+        CHECK_ALL(got, 6, from + 1, 0);
+    aj_tensor *all = aj_allreduce(aj_add(sum, last), MPI_SUM, world);
+    CHECK_INT(aj_backward(ctx, aj_add(aj_scale(all, rank_id + 1), halo), NULL), AJ_OK);
+    double seeds = rank_count * (rank_count + 1) / 2.0, column[3];
+    double wanted = outside ? 2 * seeds : members * seeds + (rank_id == members - 1 ? members * seeds : 0);
+    CHECK_INT(aj_read(aj_slice(aj_grad(a), 1, 0, 1, 1), column, sizeof column), AJ_OK);
+    CHECK_NEAR(column[0] + column[1] + column[2], 3 * wanted + 3, 0); /* a halo keeps the sum */
+    aj_release(&a);
+    aj_comm_destroy(&comm);
+    CHECK(comm == NULL);
+}
+
+static void leftover(void) {
+    open_world();
+    int line = rank_count > 1 ? rank_count - 1 : 1, half = rank_count > 1 ? rank_count / 2 : 1;
+    check_topology(1, (const int[]){line}, line);
+    check_topology(1, (const int[]){half}, half);
+    if (rank_count > 1)
+        check_topology(2, (const int[]){half, 2}, 2 * half);
+    close_world();
+}
+
+/* Parts of parts: of a part of size 0 too, which nobody else needs for it. */
+static void parts_of_parts(void) {
+    open_world();
+    aj_comm *lower = aj_comm_split(world, rank_id < (rank_count + 1) / 2 ? 0 : MPI_UNDEFINED, -rank_id);
+    int size = aj_comm_size(lower);
+    CHECK_INT(size, rank_id < (rank_count + 1) / 2 ? (rank_count + 1) / 2 : 0);
+    CHECK_INT(aj_comm_rank(lower), size ? size - 1 - rank_id : MPI_PROC_NULL);
+    aj_comm *even = aj_comm_split(lower, rank_id % 2, 0);
+    CHECK_INT(aj_comm_size(even), size == 0 ? 0 : rank_id % 2 ? size / 2 : (size + 1) / 2);
+    aj_tensor *a = vector_param(ctx, 2, 1);
+    CHECK_INT(aj_record_begin(ctx), AJ_OK);
+    aj_tensor *y = aj_allreduce(aj_allreduce(a, MPI_SUM, even), MPI_SUM, lower);
+    aj_comm_destroy(&lower);
+    aj_comm_destroy(&even);
+    CHECK_INT(aj_backward(ctx, y, NULL), AJ_OK); /* each of `size` ranks gets what the members of its part have added up */
+    CHECK_ALL(aj_grad(a), 2, size == 0 ? 1 : (rank_id % 2 ? size / 2 : (size + 1) / 2) * size, 0);
     aj_release(&a);
     close_world();
 }
@@ -416,6 +515,7 @@ static void custom_checks(void) {
     close_world();
 }
 
-RANK_MAIN({"cycles", cycles}, {"cached", cached}, {"reused-handle", reused_handle}, {"congruent", congruent},
-          {"outlived", outlived}, {"two-contexts", two_contexts}, {"training", training}, {"forward-only", forward_only},
-          {"custom", custom}, {"custom-second", custom_second}, {"custom-once", custom_once}, {"custom-checks", custom_checks})
+RANK_MAIN({"cycles", cycles}, {"split-cycles", split_cycles}, {"cached", cached}, {"leftover", leftover},
+          {"parts-of-parts", parts_of_parts}, {"reused-handle", reused_handle}, {"congruent", congruent}, {"outlived", outlived},
+          {"two-contexts", two_contexts}, {"training", training}, {"forward-only", forward_only}, {"custom", custom},
+          {"custom-second", custom_second}, {"custom-once", custom_once}, {"custom-checks", custom_checks})

@@ -45,7 +45,7 @@ static aj_tensor *input_of(const subject *s, int i, const double *x) {
     const slot *slots = s->track->slots;
     for (int k = 1; k <= i; k++)
         x += entries(&slots[k].shape);
-    return aj_from_data(ctx, AJ_F64, slots[i + 1].shape.ndim, slots[i + 1].shape.n, x);
+    return tensor_of(ctx, s->p->dtype, slots[i + 1].shape.ndim, slots[i + 1].shape.n, x);
 }
 
 /* At x + t d; recorded: parameters where the program has them. */
@@ -97,11 +97,11 @@ static double objective(const subject *s, double t, const double *d, double *mag
     return value;
 }
 
-static void backward(outcome *out) {
-    if (out->n == 1)
+static void backward(const subject *s, outcome *out) {
+    if (out->n == 1 && !s->p->reaches)
         CHECK_INT(aj_backward(ctx, out->roots[0], out->seeds[0]), AJ_OK);
     else
-        CHECK_INT(aj_backward_many(ctx, out->n, out->roots, out->seeds, 0), AJ_OK);
+        CHECK_INT(aj_backward_many(ctx, out->n, out->roots, out->seeds, s->p->reaches ? AJ_REACHED : 0), AJ_OK);
 }
 
 /* <v, gradient> */
@@ -112,7 +112,7 @@ static double gradient_along_v(const subject *s, double t, const double *d, doub
     aj_tensor *v[MAX_INPUTS], *g[MAX_INPUTS];
     CHECK_INT(aj_record_begin(ctx), AJ_OK);
     run_track(s->p, rank_id, s->comms, in.all, &out);
-    backward(&out);
+    backward(s, &out);
     param_tensors(s, s->v, v);
     for (int i = 0; i < in.n_params; i++)
         g[i] = aj_grad(in.params[i]);
@@ -159,7 +159,37 @@ static void check_recording(const subject *s, const inputs *in, const outcome *o
     hessian->got = product(in->n_params, hv, direction, &hessian->magnitude);
 }
 
-/* The adjoint and, of every third program, all the rest: recorded, in a scope that the caller ends. */
+/* The same program in f32, whose objective and gradient are those of f64 up to f32's rounding. */
+static void check_single(const subject *s, const comparison *value, const comparison *gradient) {
+    static program single;
+    single = *s->p;
+    single.dtype = AJ_F32;
+    subject t = *s;
+    t.p = &single;
+    t.track = &single.tracks[rank_id];
+    comparison c[1 + DIRECTIONS] = {{0}};
+    inputs in = make_inputs(&t, 0, t.x, true);
+    outcome out;
+    aj_tensor *direction[MAX_INPUTS], *g[MAX_INPUTS];
+    CHECK_INT(aj_record_begin(ctx), AJ_OK);
+    run_track(t.p, rank_id, t.comms, in.all, &out);
+    c[0].got = product(out.n, out.roots, out.seeds, &c[0].magnitude);
+    c[0].wanted = value->got;
+    backward(&t, &out);
+    for (int i = 0; i < in.n_params; i++)
+        g[i] = aj_grad(in.params[i]);
+    for (int j = 0; j < DIRECTIONS; j++) {
+        param_tensors(&t, t.d[j], direction);
+        c[1 + j].got = product(in.n_params, g, direction, &c[1 + j].magnitude);
+        c[1 + j].wanted = gradient[j].got;
+    }
+    for (int k = 0; k <= DIRECTIONS; k++)
+        compare(s, k == 0 ? "the objective in f32" : "the gradient in f32 along a direction", c[k], 2e-5);
+    release_inputs(&in);
+    check_clean(ctx, "a program in f32");
+}
+
+/* The adjoint and, of every third program, all the rest: recorded, in a scope that the caller ends. Of every fourth one the adjoint in f32, too. */
 static void check_program(const subject *s) {
     comparison value = {0}, gradient[DIRECTIONS] = {{0}}, jvp = {0}, hessian = {0};
     bool second = s->p->seed % 3 == 0;
@@ -173,7 +203,7 @@ static void check_program(const subject *s) {
         CHECK_INT(aj_record_stop(ctx), AJ_OK);
     if (second)
         check_recording(s, &in, &out, &jvp, &hessian);
-    backward(&out);
+    backward(s, &out);
     for (int i = 0; i < in.n_params; i++)
         g[i] = aj_grad(in.params[i]);
     for (int j = 0; j < DIRECTIONS; j++) {
@@ -194,6 +224,8 @@ static void check_program(const subject *s) {
     }
     release_inputs(&in);
     check_clean(ctx, "a program");
+    if (s->p->seed % 4 == 0)
+        check_single(s, &value, gradient);
 }
 
 static void run_program(uint64_t seed, const teams *t, aj_comm **comms, bool print) {
@@ -218,12 +250,14 @@ static void run_family(int family) {
     teams t;
     aj_comm *comms[N_COMMS];
     open_world();
+    open_reductions(ctx);
     make_teams(seed / FAMILY, rank_count, &t);
     open_teams(&t, world, comms);
     for (int i = 0; i < (only ? 1 : PROGRAMS); i++)
         run_program(seed + (uint64_t)i, &t, comms, only);
     close_teams(comms);
     close_world();
+    close_reductions();
 }
 
 static void programs_1(void) {

@@ -12,7 +12,15 @@
 
 #include "layouts.h"
 
-enum { MAX_RANKS = 8, MAX_STEPS = 1024, MAX_SLOTS = 1024, MAX_INPUTS = 3, MAX_ROOTS = 16, MAX_MESSAGES = 64, MAX_TEAMS = 8 };
+enum {
+    MAX_RANKS = 8,
+    MAX_STEPS = 1024,
+    MAX_SLOTS = 1024,
+    MAX_INPUTS = 3,
+    MAX_ROOTS = MAX_SLOTS,
+    MAX_MESSAGES = 64,
+    MAX_TEAMS = 8
+};
 
 /* ---- communicators ---- */
 
@@ -86,7 +94,9 @@ typedef struct track {
 typedef struct program {
     uint64_t seed;
     int ranks;
-    bool splits; /* makes SOME anew, and destroys it before it is differentiated */
+    aj_dtype dtype; /* of all numbers: f64, unless who runs it sets another one */
+    bool splits;    /* makes SOME anew, and destroys it before it is differentiated */
+    bool reaches;   /* every rank's roots are all that it made, so that they reach all communications: AJ_REACHED is legal */
     teams teams;
     track tracks[MAX_RANKS];
 } program;
@@ -118,10 +128,14 @@ typedef struct reduction {
 
 extern const unary_function unary_functions[];
 extern const binary_function binary_functions[];
-extern const reduction reductions[];
+extern reduction reductions[];
 extern const int n_unary_functions, n_binary_functions, n_reductions;
 
 /* ---- making, printing, running ---- */
+
+/* The reductions that are registered. */
+void open_reductions(aj_ctx *ctx);
+void close_reductions(void);
 
 /* The communicators depend on family alone, so that many programs can share them. */
 void make_teams(uint64_t family, int ranks, teams *t);

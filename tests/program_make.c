@@ -6,7 +6,7 @@
 #include "program.h"
 
 static const double LIMIT = 2; /* operands are bounded by it, so that programs of any length have moderate derivatives */
-enum { MOST_ENTRIES = 64, NOBODY = -1 };
+enum { MOST_ENTRIES = 64, FEW_ROOTS = 16, NOBODY = -1 };
 
 /* A message between world ranks, NOBODY being MPI_PROC_NULL. Its ends are the send, 0, and the receive, 1; source and dest are also what the calls say. */
 typedef enum end_state { WAITING, STARTED, DONE } end_state;
@@ -799,13 +799,30 @@ static void make_inputs(maker *g, track *t) {
     t->n_slots = t->n_inputs + 1;
 }
 
+/* The value that a sendrecv sent has no handle, by which a root could reach it. */
+static bool has_sendrecv(const program *p) {
+    for (int r = 0; r < p->ranks; r++)
+        for (int i = 0; i < p->tracks[r].n_steps; i++)
+            if (p->tracks[r].steps[i].kind == STEP_sendrecv)
+                return true;
+    return false;
+}
+
+/* All that can be one. */
+static void make_all_roots(track *t) {
+    t->root_kind = MANY_ROOTS;
+    for (int i = 1; i < t->n_slots; i++)
+        if (!t->slots[i].consumed)
+            t->roots[t->n_roots++] = i;
+}
+
 /* Mostly what nobody used; some ranks have no root, and most leave some results aside. */
 static void make_roots(maker *g, track *t) {
     int kind = draw(g, 100);
     t->root_kind = kind < 8 ? NO_ROOT : kind < 15 ? CONSTANT_ROOT : kind < 60 ? ONE_ROOT : MANY_ROOTS;
     if (t->root_kind < ONE_ROOT)
         return;
-    for (int i = t->n_slots - 1; i > 0 && t->n_roots < MAX_ROOTS; i--)
+    for (int i = t->n_slots - 1; i > 0 && t->n_roots < FEW_ROOTS; i--)
         if (!t->slots[i].consumed && chance(g, t->slots[i].used ? 10 : 80))
             t->roots[t->n_roots++] = i;
     if (t->n_roots == 0)
@@ -813,7 +830,7 @@ static void make_roots(maker *g, track *t) {
 }
 
 void make_program(uint64_t seed, const teams *t, int ranks, program *p) {
-    *p = (program){.seed = seed, .ranks = ranks, .teams = *t};
+    *p = (program){.seed = seed, .ranks = ranks, .dtype = AJ_F64, .teams = *t};
     maker g = {.p = p, .state = mix(seed)};
     p->splits = chance(&g, 4);
     for (int r = 0; r < ranks; r++)
@@ -829,6 +846,10 @@ void make_program(uint64_t seed, const teams *t, int ranks, program *p) {
     }
     while (messages_open(&g))
         move_messages(&g, 1);
+    p->reaches = chance(&g, 30) && !has_sendrecv(p);
     for (int r = 0; r < ranks; r++)
-        make_roots(&g, &p->tracks[r]);
+        if (p->reaches)
+            make_all_roots(&p->tracks[r]);
+        else
+            make_roots(&g, &p->tracks[r]);
 }

@@ -1,4 +1,5 @@
 /* Running random programs: see program.h. A new operation is a case here, a name in program.h, and a way to draw it in program_make.c. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,12 +57,67 @@ const binary_function binary_functions[] = {
 };
 const int n_binary_functions = sizeof binary_functions / sizeof *binary_functions;
 
-const reduction reductions[] = {
+static double of_lse(double a, double b) {
+    return larger(a, b) + 0.7;
+}
+
+static double of_first(double a, double b) {
+    (void)b;
+    return a;
+}
+
+enum { LSE = 4, FIRST = 5 };
+reduction reductions[] = {
     {"MPI_SUM", MPI_SUM, IN_REDUCTIONS | IN_SCANS, false, sum},
-    {"MPI_MAX", MPI_MAX, IN_REDUCTIONS, true, larger},
-    {"MPI_MIN", MPI_MIN, IN_REDUCTIONS, true, larger},
+    {"MPI_MAX", MPI_MAX, IN_REDUCTIONS | IN_SCANS, true, larger},
+    {"MPI_MIN", MPI_MIN, IN_REDUCTIONS | IN_SCANS, true, larger},
+    {"MPI_PROD", MPI_PROD, IN_REDUCTIONS | IN_SCANS, false, product},
+    {"log(exp a + exp b)", MPI_OP_NULL, IN_REDUCTIONS | IN_SCANS, false, of_lse}, /* registered as commuting */
+    {"the first", MPI_OP_NULL, IN_REDUCTIONS | IN_SCANS, false, of_first},        /* registered as not commuting */
 };
 const int n_reductions = sizeof reductions / sizeof *reductions;
+
+/* ---- registered reductions ---- */
+
+static void lse(void *in, void *inout, int *n, MPI_Datatype *type) {
+    for (int i = 0; i < *n; i++) {
+        bool single = *type == MPI_FLOAT;
+        double a = single ? ((float *)in)[i] : ((double *)in)[i], b = single ? ((float *)inout)[i] : ((double *)inout)[i];
+        double y = (a > b ? a : b) + log1p(exp(a > b ? b - a : a - b));
+        if (single)
+            ((float *)inout)[i] = (float)y;
+        else
+            ((double *)inout)[i] = y;
+    }
+}
+
+static aj_tensor *lse_vjp(aj_ctx *ctx, aj_tensor *prefix, aj_tensor *x, aj_tensor *suffix, aj_tensor *y, aj_tensor *g,
+                          void *user) {
+    (void)ctx, (void)prefix, (void)suffix, (void)user;
+    return aj_mul(g, aj_exp(aj_sub(x, y)));
+}
+
+static void first(void *in, void *inout, int *n, MPI_Datatype *type) {
+    memcpy(inout, in, (size_t)*n * (*type == MPI_FLOAT ? sizeof(float) : sizeof(double)));
+}
+
+static aj_tensor *first_vjp(aj_ctx *ctx, aj_tensor *prefix, aj_tensor *x, aj_tensor *suffix, aj_tensor *y, aj_tensor *g,
+                            void *user) {
+    (void)ctx, (void)x, (void)suffix, (void)y, (void)user;
+    return prefix ? aj_scale(g, 0) : g;
+}
+
+void open_reductions(aj_ctx *ctx) {
+    MPI_Op_create(lse, 1, &reductions[LSE].op);
+    MPI_Op_create(first, 0, &reductions[FIRST].op);
+    aj_op_register(ctx, reductions[LSE].op, "lse", true, lse_vjp, NULL);
+    aj_op_register(ctx, reductions[FIRST].op, "first", false, first_vjp, NULL);
+}
+
+void close_reductions(void) {
+    MPI_Op_free(&reductions[LSE].op);
+    MPI_Op_free(&reductions[FIRST].op);
+}
 
 /* ---- printing ---- */
 
@@ -145,7 +201,9 @@ static void print_track(const track *t) {
 
 void print_program(const program *p) {
     printf("program %llu on %d ranks%s\n", (unsigned long long)p->seed, p->ranks,
-           p->splits ? ", which makes its communicator \"some\" itself" : "");
+           p->splits    ? ", which makes its communicator \"some\" itself"
+           : p->reaches ? ", whose roots reach everything"
+                        : "");
     for (int i = 0; i < p->teams.n; i++) {
         printf("  communicator %d:", p->teams.team[i].comm);
         for (int k = 0; k < p->teams.team[i].n; k++)
@@ -222,7 +280,7 @@ static aj_tensor *separate(machine *m, const step *s, aj_tensor *x, const extent
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < s->length; k++)
             places[i] += 3 * (mix(mix(s->salt + (uint64_t)i) + (uint64_t)k) < mix(mix(s->salt + (uint64_t)i) + (uint64_t)me));
-    aj_tensor *y = aj_add(aj_sin(x), aj_from_data(m->ctx, AJ_F64, e->ndim, e->n, places));
+    aj_tensor *y = aj_add(aj_sin(x), aj_cast(aj_from_data(m->ctx, AJ_F64, e->ndim, e->n, places), m->p->dtype));
     free(places);
     return y;
 }
@@ -232,7 +290,7 @@ static aj_tensor *where(machine *m, const step *s, aj_tensor *x, aj_tensor *y, c
     uint8_t *mask = calloc((size_t)n + 1, sizeof *mask);
     for (int64_t i = 0; i < n; i++)
         mask[i] = mix(s->salt + (uint64_t)i) % 3 != 0;
-    aj_tensor *other = y ? y : aj_zeros(m->ctx, AJ_F64, 0, NULL);
+    aj_tensor *other = y ? y : aj_zeros(m->ctx, m->p->dtype, 0, NULL);
     aj_tensor *chosen = aj_where(aj_from_data(m->ctx, AJ_U8, e->ndim, e->n, mask), x, other);
     free(mask);
     return chosen;
@@ -299,7 +357,7 @@ static aj_tensor *run_local(machine *m, const step *s, aj_tensor *x, aj_tensor *
 static aj_tensor *location(aj_status (*call)(aj_tensor *, aj_comm *, aj_tensor **, aj_tensor **), aj_tensor *x, aj_comm *comm) {
     aj_tensor *value = NULL, *rank = NULL;
     call(x, comm, &value, &rank);
-    return aj_mul(value, aj_add_scalar(aj_scale(aj_cast(rank, AJ_F64), 0.1), 0.5));
+    return aj_mul(value, aj_add_scalar(aj_scale(aj_cast(rank, aj_tensor_dtype(x)), 0.1), 0.5));
 }
 
 static aj_tensor *barrier(aj_comm *comm) {
@@ -421,12 +479,13 @@ static void run_steps(machine *m, const hook *h) {
 
 static aj_tensor *weights(machine *m, int rank, int k) {
     const extents *e = &m->track->slots[m->track->roots[k]].shape;
-    return aj_normal(m->ctx, AJ_F64, e->ndim, e->n, mix(mix(m->p->seed + 1) + (uint64_t)(MAX_RANKS * k + rank)));
+    aj_tensor *w = aj_normal(m->ctx, AJ_F64, e->ndim, e->n, mix(mix(m->p->seed + 1) + (uint64_t)(MAX_RANKS * k + rank)));
+    return m->p->dtype == AJ_F64 ? w : aj_cast(w, m->p->dtype);
 }
 
 static void collect_roots(machine *m, int rank, outcome *result) {
     const track *t = m->track;
-    aj_tensor *sum_of_roots = aj_scalar(m->ctx, AJ_F64, 3);
+    aj_tensor *sum_of_roots = aj_scalar(m->ctx, m->p->dtype, 3);
     *result = (outcome){.n = t->root_kind == MANY_ROOTS ? t->n_roots : t->root_kind != NO_ROOT};
     for (int k = 0; k < t->n_roots; k++) {
         result->roots[k] = m->v[t->roots[k]];
