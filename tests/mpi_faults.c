@@ -8,7 +8,7 @@
 #include "mpi_common.h"
 #include "program.h"
 
-enum { FAULTS = 100, FAMILY = 1000 };
+enum { FAULTS = 25, FAMILY = 1000 };
 
 /* clang-format off */
 #define FAULT_KINDS(X)                                                                                                           \
