@@ -262,7 +262,10 @@ void aji_comm_retain(aj_comm *comm) {
 }
 
 void aji_comm_release(aj_comm *comm) {
-    comm->nodes--; /* freeing the duplicates is collective: a later aj_comm_destroy does it */
+    comm->nodes--;
+    /* Freeing the duplicates is collective: a later aj_comm_destroy does it. One of size 0 has none. */
+    if (comm->size == 0 && comm->handles == 0 && comm->nodes == 0)
+        aji_comm_free(comm);
 }
 
 void aji_comm_free_duplicates(aj_comm *comm) {
