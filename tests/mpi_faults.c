@@ -9,6 +9,7 @@
 #include "program.h"
 
 enum { FAULTS = 25, FAMILY = 1000 };
+static const double GRACE = 1, LIMIT = 2; /* seconds */
 
 /* clang-format off */
 #define FAULT_KINDS(X)                                                                                                           \
@@ -23,9 +24,14 @@ typedef enum fault_kind { FAULT_KINDS(FAULT_KIND) N_FAULT_KINDS } fault_kind;
 static const char *const fault_names[] = {FAULT_KINDS(FAULT_NAME)};
 #undef FAULT_NAME
 
+/* An error of one rank, which it reports by itself: nobody waits until the time limit. */
+static bool is_told_at_once(fault_kind kind) {
+    return kind == FAULT_raised || kind == FAULT_wrong_shape || kind == FAULT_raised_and_left || kind == FAULT_in_vjp;
+}
+
 /* Of this rank: at the first step from `at` on that it fits to. */
 typedef struct fault {
-    bool made_here;
+    bool made_here, at_once;
     fault_kind kind;
     int at;
     uint64_t salt;
@@ -204,17 +210,20 @@ static fault draw_fault(const program *p) {
     uint64_t state = mix(p->seed + 77);
     int first = (int)draw_below(&state, (uint64_t)rank_count), n = draw_below(&state, 4) ? 1 : 2;
     fault mine = {.kind = N_FAULT_KINDS};
+    bool at_once = true;
     for (int i = 0; i < n; i++) {
         int rank = (first + i) % rank_count, steps = p->tracks[rank].n_steps;
         fault f = {.kind = (fault_kind)draw_below(&state, N_FAULT_KINDS),
                    .at = (int)draw_below(&state, (uint64_t)steps),
                    .salt = draw_below(&state, 1000000)};
         f.made_here = true;
+        at_once = at_once && is_told_at_once(f.kind);
         if (rank == rank_id)
             mine = f;
         if (rank_id == 0 && getenv("ADJOIN_TEST_REPORT"))
             printf("  %llu rank %d %s at %d of %d\n", (unsigned long long)p->seed, rank, fault_names[f.kind], f.at, steps);
     }
+    mine.at_once = at_once;
     return mine;
 }
 
@@ -340,6 +349,7 @@ static bool run_fault(uint64_t seed, const teams *t, aj_comm **comms, bool print
     double seconds = MPI_Wtime() - begin;
     if (print)
         printf("rank %d: %s after %.2f s: %s\n", rank_id, aj_status_name(aj_ctx_status(ctx)), seconds, aj_ctx_error(ctx));
+    CHECK_MSG(!f.at_once || seconds < LIMIT, "all are in error after %.1f s only", seconds);
     if (!failed) { /* what the fault may have left is an error that all know of, too */
         aj_raise(ctx, AJ_ERR_USER, "fault: to be flushed");
         agree_on_all(comms, seed);
@@ -365,8 +375,8 @@ static void run_family(int family) {
                         .log = keep_line,
                         .disable_pool = 1,
                         .checked = 1,
-                        .grace = 1,
-                        .timeout = 2};
+                        .grace = GRACE,
+                        .timeout = LIMIT};
     teams t;
     aj_comm *comms[N_COMMS];
     CHECK_INT(aj_ctx_create(&ctx, &opts), AJ_OK);

@@ -34,7 +34,7 @@ static int finish(const aj_comm *comm, int code, MPI_Request *request) {
         aj_raise(ctx, AJ_ERR_PEER, "%s: waited %g s for the other ranks (ADJOIN_TIMEOUT); expected the call on all of them",
                  aji_ctx_operation(ctx), limit);
         aji_ctx_log(ctx, "adjoin: the job ends. %s", aj_ctx_error(ctx));
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        aji_end_job();
     }
     return code;
 }

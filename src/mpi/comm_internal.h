@@ -151,6 +151,8 @@ aj_status aji_raise_late(aj_comm *comm); /* the time limit */
 void aji_gate(aj_ctx *ctx, aj_comm *comm);
 /* The same where this rank leaves for good. */
 void aji_last_gate(aj_ctx *ctx);
+/* The reason has been logged. */
+void aji_end_job(void);
 /* A collective has waited longer than comm->timeout. What it reads and writes cannot be taken back: the job ends. */
 void aji_timed_out(const aj_comm *comm);
 /* All ranks are here and know of the error: the communicator is sound again. */

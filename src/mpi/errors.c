@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "mpi/checked.h"
 
@@ -34,11 +35,17 @@ static bool is_known(const aj_comm *comm) {
     return comm->agreed == episode(comm->ctx);
 }
 
+void aji_end_job(void) {
+    const struct timespec pause = {.tv_nsec = 200000000}; /* else the launcher may end before it has passed on what was said */
+    fflush(NULL);
+    nanosleep(&pause, NULL);
+    MPI_Abort(MPI_COMM_WORLD, 1); /* not a part of it: MPICH 4.0.2 would leave those ranks waiting that are in MPI_Finalize */
+}
+
 static void end_job(const aj_comm *comm) {
     aji_ctx_log(comm->ctx, "adjoin: rank %d is in error, and not all other ranks are: the job ends. %s", comm->rank,
                 aj_ctx_error(comm->ctx));
-    fflush(stderr);
-    MPI_Abort(comm->words, 1);
+    aji_end_job();
 }
 
 void aji_timed_out(const aj_comm *comm) {

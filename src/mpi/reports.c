@@ -117,6 +117,7 @@ static bool flush(aj_comm *comm) {
         aji_mpi_wait(comm->yields, &comm->checked->told[r], MPI_STATUS_IGNORE, -1, NULL);
     comm->checked->reporting = comm->checked->flushing = comm->checked->committed = false;
     comm->checked->over = true;
+    comm->agreed = episode(comm->ctx);
     comm->checked->met = MPI_Wtime();
     return true;
 }
@@ -150,12 +151,6 @@ static aj_comm *listen_elsewhere(const aj_comm *comm) {
     return found;
 }
 
-/* Open a round without waiting for it, once for an error: it goes on while this rank waits. */
-static void take_part(aj_comm *comm, const aj_comm *told_on) {
-    open_round(comm, AJI_GATE, told_on);
-    comm->agreed = episode(comm->ctx);
-}
-
 bool aji_must_stop(aj_comm *comm) {
     return comm->checked && (aji_is_told(comm) || listen_elsewhere(comm));
 }
@@ -164,7 +159,7 @@ bool aji_is_stuck(aj_comm *comm) {
     aji_checked *k = comm->checked;
     const aj_comm *elsewhere = listen_elsewhere(comm);
     if (elsewhere && !k->reporting)
-        take_part(comm, elsewhere);
+        open_round(comm, AJI_GATE, elsewhere);
     if (!aji_is_told(comm))
         return false;
     for (int r = 0; r < comm->size; r++) {
@@ -187,9 +182,11 @@ static bool run_round(aj_comm *comm, aji_caller who) {
             continue;
         aj_comm *elsewhere = listen_elsewhere(comm);
         if (elsewhere)
-            take_part(elsewhere, comm);
-        if (MPI_Wtime() > end)
+            open_round(elsewhere, AJI_GATE, comm);
+        if (MPI_Wtime() > end) {
+            k->waited = episode(comm->ctx);
             return false;
+        }
         sched_yield();
     }
     return true;
@@ -248,21 +245,17 @@ static void take_error(aj_comm *comm, int first, aj_status status) {
                  comm->checked->reports[first].message, p.text);
 }
 
-static void remember(aj_comm *comm, bool settled) {
-    if (settled)
-        comm->agreed = episode(comm->ctx);
-    else
-        comm->checked->waited = episode(comm->ctx);
-}
-
 /* ---- callers ---- */
+
+static bool stop_with_others(aj_comm *comm) {
+    bool settled = run_round(comm, AJI_GATE);
+    take_error(comm, first_in_error(comm), AJ_ERR_PEER);
+    return settled;
+}
 
 aj_status aji_be_told(aj_comm *comm) {
     aj_comm *elsewhere = aji_is_told(comm) ? NULL : listen_elsewhere(comm);
-    comm = elsewhere ? elsewhere : comm;
-    bool settled = run_round(comm, AJI_GATE);
-    take_error(comm, first_in_error(comm), AJ_ERR_PEER);
-    remember(comm, settled);
+    stop_with_others(elsewhere ? elsewhere : comm);
     return aj_ctx_status(comm->ctx);
 }
 
@@ -276,10 +269,7 @@ aj_status aji_raise_late(aj_comm *comm) {
 bool aji_checked_gate(aj_comm *comm, bool last) {
     if (comm->checked->waited == episode(comm->ctx) && !last)
         return false;
-    bool settled = run_round(comm, AJI_GATE);
-    take_error(comm, first_in_error(comm), AJ_ERR_PEER);
-    remember(comm, settled);
-    return settled;
+    return stop_with_others(comm);
 }
 
 /* Has the comparison failed, and not because this rank was told? Then that is its error. */
@@ -307,7 +297,7 @@ aj_status aji_checked_agree(aj_comm *comm) {
     aj_ctx *ctx = comm->ctx;
     if (is_alike(comm, "aj_agree"))
         return AJ_OK;
-    bool settled = run_rounds(comm, AJI_AGREE, AJI_CLOSE);
+    run_rounds(comm, AJI_AGREE, AJI_CLOSE);
     int first = first_in_error(comm);
     const aji_report *theirs = first >= 0 ? &comm->checked->reports[first] : NULL;
     aj_status status = theirs && theirs->status != AJ_OK ? theirs->status : AJ_ERR_PEER;
@@ -319,7 +309,6 @@ aj_status aji_checked_agree(aj_comm *comm) {
     } else {
         take_error(comm, first, status);
     }
-    remember(comm, settled);
     return aj_ctx_status(ctx);
 }
 
@@ -328,7 +317,6 @@ bool aji_checked_close_round(aj_comm *comm) {
         return true;
     bool settled = run_rounds(comm, AJI_CLOSE, AJI_CLOSE);
     take_error(comm, first_in_error(comm), AJ_ERR_PEER);
-    remember(comm, settled);
     return settled;
 }
 
