@@ -1,6 +1,6 @@
 /*
- * One table of all communication calls, a row each, and one driver. For every row, every reduction that it may have, both floating dtypes, every root and every
- * axis, counted from either end:
+ * One table of all communication calls, a row each, and one driver. For every row, every reduction that it may have, every root and every axis, counted from
+ * either end, in f64, and for a third of those in f32:
  *  - <J v, w> = <v, J' w>, of the driver's own and by aj_dot_test;
  *  - the derivative along a direction against central differences, and entry by entry by aj_gradcheck; its order by aj_taylor_test;
  *  - second derivatives, entry by entry, against central differences of the gradient;
@@ -788,7 +788,7 @@ static void test_values(const row *r, const reduction *by) {
 
 static void test_derivatives(const row *r, const reduction *by) {
     for (int single = 0; single < 2; single++) {
-        for (int i = 0; i < n_plans(r, 4); i++) {
+        for (int i = 0; i < n_plans(r, 4); i += single ? 3 : 1) { /* f64 tells more: it has every root and every axis */
             plan p = make_plan(r, by, i, false);
             p.dtype = single ? AJ_F32 : AJ_F64;
             with_plan(&p, check_derivatives);
