@@ -1,7 +1,6 @@
 /*
  * Drives mpi_mistakes: programs with one mistake each, a launch and a test for each mistake and number of ranks. Unchecked, with a time limit, each must end by
- * itself: return, or say why the job ends. Checked, each must do what mpi_mistakes judges. And mpi_faults: many faults, one after the other, on the same
- * communicators.
+ * itself: return, or say why the job ends. Checked, each must do what mpi_mistakes judges.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,5 +113,3 @@ ParameterizedTest(launch *l, checked, mistakes) {
                   run.timed_out ? "killed" : "ended", run.seconds, run.status, run.output);
     run_free(&run);
 }
-
-RANK_TESTS(faults, mpi_faults, 200, 2, 3, 4)
