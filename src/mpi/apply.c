@@ -77,12 +77,11 @@ aji_value *aji_new_on_host(aji_call *c) {
     return aji_value_new(c->ctx, aj_cpu(c->ctx), &c->out_meta[0]);
 }
 
-aj_status aji_from_host(aji_call *c, aji_value *v) {
-    if (!v)
-        return aj_ctx_status(c->ctx);
-    c->y[0] = aji_is_host(c->device) ? aji_value_retain(v) : aji_value_on(v, c->device);
+aj_status aji_from_host(aji_call *c, aji_value *v, aj_status status) {
+    if (status == AJ_OK && v)
+        c->y[0] = aji_is_host(c->device) ? aji_value_retain(v) : aji_value_on(v, c->device);
     aji_value_release(v);
-    return c->y[0] ? AJ_OK : aj_ctx_status(c->ctx);
+    return status != AJ_OK ? status : c->y[0] ? AJ_OK : aj_ctx_status(c->ctx);
 }
 
 aj_status aji_return_operand(aji_call *c) {

@@ -144,16 +144,19 @@ bool aji_is_told(aj_comm *comm);
 bool aji_must_stop(aj_comm *comm);
 /* It is: tell what this rank is in, wait for the others, raise that error. Returns the status. */
 aj_status aji_be_told(aj_comm *comm);
-aj_status aji_raise_late(aj_comm *comm); /* the time limit */
 
 /* errors.c: docs/errors.md */
 /* This rank is in error and would communicate: if all ranks come here, return; else end the job with the message. comm NULL: the one used last. */
 void aji_gate(aj_ctx *ctx, aj_comm *comm);
 /* The same where this rank leaves for good. */
 void aji_last_gate(aj_ctx *ctx);
+/* Errors come in episodes, each until it is cleared: a number for the present one. */
+int64_t aji_episode(const aj_ctx *ctx);
+bool aji_only_told(const aj_ctx *ctx); /* is this rank's error one that another rank told it? */
 /* The reason has been logged. */
 void aji_end_job(void);
-/* A collective has waited longer than comm->timeout. What it reads and writes cannot be taken back: the job ends. */
+aj_status aji_raise_late(const aj_comm *comm); /* a collective has waited longer than comm->timeout */
+/* That, and what it reads and writes cannot be taken back: the job ends. */
 void aji_timed_out(const aj_comm *comm);
 /* All ranks are here and know of the error: the communicator is sound again. */
 void aji_settle(aj_comm *comm);
@@ -188,8 +191,9 @@ aj_status aji_check_root(aji_call *c, int root);
 aj_tensor *aji_comm_apply_n(const aji_op *op, const void *attr, int n, aj_tensor *const *x, aj_comm *comm);
 /* Contiguous host memory of an operand: a reference of its own, to be released. NULL raised. */
 aji_value *aji_to_host(aji_value *v);
-/* Make the result from host memory: takes over v, moves it to the call's device, sets c->y[0]. v NULL: raised already. */
-aj_status aji_from_host(aji_call *c, aji_value *v);
+/* The end of a forward that makes its result in host memory: takes over v; if all went well so far, moves it to the call's device and sets c->y[0]. v NULL:
+ * raised already. */
+aj_status aji_from_host(aji_call *c, aji_value *v, aj_status status);
 aji_value *aji_new_on_host(aji_call *c);   /* like the result, contents undefined */
 aj_status aji_return_operand(aji_call *c); /* y = x */
 

@@ -3,7 +3,7 @@
  */
 #include "mpi/counts.h"
 
-static size_t size_of(MPI_Datatype type) {
+size_t aji_mpi_size(MPI_Datatype type) {
     int bytes = 0;
     MPI_Type_size(type, &bytes);
     return (size_t)bytes;
@@ -11,7 +11,7 @@ static size_t size_of(MPI_Datatype type) {
 
 void *aji_mpi_at(const void *data, int64_t n, MPI_Datatype type) {
     bool is_address = data && data != MPI_IN_PLACE;
-    return is_address ? (char *)data + (size_t)n * size_of(type) : (void *)data;
+    return is_address ? (char *)data + (size_t)n * aji_mpi_size(type) : (void *)data;
 }
 
 MPI_Datatype aji_mpi_type(aj_dtype dtype) {
@@ -44,7 +44,7 @@ static int large_type(int64_t n, int64_t most, MPI_Datatype type, MPI_Datatype *
     parts[0] = blocks;
     parts[1] = type;
     code = MPI_Type_create_struct(2, (const int[]){1, (int)rest},
-                                  (const MPI_Aint[]){0, (MPI_Aint)((size_t)(n - rest) * size_of(type))}, parts, made);
+                                  (const MPI_Aint[]){0, (MPI_Aint)((size_t)(n - rest) * aji_mpi_size(type))}, parts, made);
     MPI_Type_free(&blocks);
     return code == MPI_SUCCESS ? MPI_Type_commit(made) : code;
 }
@@ -78,7 +78,7 @@ int aji_mpi_irecv(const aj_comm *comm, MPI_Comm on, void *data, int64_t n, MPI_D
 int aji_mpi_get_count(const MPI_Status *status, MPI_Datatype type, int64_t *n) {
     MPI_Count bytes = 0;
     int code = MPI_Get_elements_x(status, MPI_BYTE, &bytes);
-    int64_t size = (int64_t)size_of(type);
+    int64_t size = (int64_t)aji_mpi_size(type);
     *n = bytes % size == 0 ? (int64_t)bytes / size : -1;
     return code;
 }

@@ -20,6 +20,7 @@ typedef int aji_displacement;
 #define AJI_MOST INT_MAX
 #endif
 
+size_t aji_mpi_size(MPI_Datatype type); /* bytes of an element */
 /* The address of element n. NULL and MPI_IN_PLACE stay what they are. */
 void *aji_mpi_at(const void *data, int64_t n, MPI_Datatype type);
 

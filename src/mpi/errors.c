@@ -27,12 +27,16 @@ typedef struct words {
     char message[3072];
 } words;
 
-static int64_t episode(const aj_ctx *ctx) {
+int64_t aji_episode(const aj_ctx *ctx) {
     return aji_ctx_error_epoch(ctx) + 1;
 }
 
+bool aji_only_told(const aj_ctx *ctx) {
+    return aji_mpi_of(ctx)->told == aji_episode(ctx);
+}
+
 static bool is_known(const aj_comm *comm) {
-    return comm->agreed == episode(comm->ctx);
+    return comm->agreed == aji_episode(comm->ctx);
 }
 
 void aji_end_job(void) {
@@ -48,22 +52,21 @@ static void end_job(const aj_comm *comm) {
     aji_end_job();
 }
 
-void aji_timed_out(const aj_comm *comm) {
-    aj_raise(
+aj_status aji_raise_late(const aj_comm *comm) {
+    return aj_raise(
         comm->ctx, AJ_ERR_PEER,
         "%s: waited %g s for the other ranks of a communicator of %d (ADJOIN_TIMEOUT); expected the same call on all of them",
         aji_ctx_operation(comm->ctx), comm->timeout, comm->size);
-    end_job(comm);
 }
 
-/* Is this rank's error one that another rank told it? */
-static bool is_told(const aj_comm *comm) {
-    return aji_mpi_of(comm->ctx)->told == episode(comm->ctx);
+void aji_timed_out(const aj_comm *comm) {
+    aji_raise_late(comm);
+    end_job(comm);
 }
 
 /* The lowest rank in error has the largest number; an error of its own goes before one that it was told. */
 static int precedence(const aj_comm *comm) {
-    return comm->size - comm->rank + (is_told(comm) ? 0 : comm->size);
+    return comm->size - comm->rank + (aji_only_told(comm->ctx) ? 0 : comm->size);
 }
 
 static int rank_of(const aj_comm *comm, int precedence_of_it) {
@@ -100,10 +103,10 @@ static aj_status share_message(aj_comm *comm, int first) {
         code = aji_mpi_wait(true, &request, MPI_STATUS_IGNORE, -1, NULL);
     if (aji_mpi_check(comm->ctx, "aj_agree", code) != AJ_OK)
         return AJ_ERR_MPI;
-    if (comm->rank == first || (is_told(comm) && aj_ctx_status(comm->ctx) != AJ_OK))
+    if (comm->rank == first || (aji_only_told(comm->ctx) && aj_ctx_status(comm->ctx) != AJ_OK))
         return (aj_status)w.status;
     if (aj_ctx_status(comm->ctx) == AJ_OK) {
-        aji_mpi_of(comm->ctx)->told = episode(comm->ctx);
+        aji_mpi_of(comm->ctx)->told = aji_episode(comm->ctx);
         aj_raise(comm->ctx, (aj_status)w.status, "aj_agree: rank %d is in error: %s", first, w.message);
     } else {
         char own[sizeof(w.message)];
@@ -116,7 +119,7 @@ static aj_status share_message(aj_comm *comm, int first) {
 
 /* All ranks know of the error now, and all are here: what was under way would meet the messages of the program that goes on. */
 void aji_settle(aj_comm *comm) {
-    comm->agreed = episode(comm->ctx);
+    comm->agreed = aji_episode(comm->ctx);
     aji_flush(comm);
 }
 

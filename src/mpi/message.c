@@ -157,7 +157,6 @@ aj_status aji_message_start_send(aji_message *m, aji_value *x) {
 
 aj_status aji_message_start_recv(aji_message *m, aji_value *buffer) {
     note(m);
-    m->adjoint = aji_in_sweep(buffer->ctx);
     m->answers = aji_mpi_of(m->ctx)->number;
     if (m->peer == MPI_PROC_NULL)
         return AJ_OK;

@@ -260,7 +260,7 @@ static void clean_up(const aji_call *c, aji_packed *p) {
     aji_free(c->ctx, p->counts, counts_bytes(c));
 }
 
-aj_status aji_packed_open(aji_call *c, aji_packed *p, bool with_x) {
+static aj_status packed_open(aji_call *c, aji_packed *p, bool with_x) {
     const aji_axis_attr *a = c->attr;
     *p = (aji_packed){.counts = aji_alloc(c->ctx, counts_bytes(c))};
     if (p->counts && with_x)
@@ -279,10 +279,17 @@ aj_status aji_packed_open(aji_call *c, aji_packed *p, bool with_x) {
     return AJ_OK;
 }
 
-aj_status aji_packed_close(aji_call *c, aji_packed *p, aj_status status) {
+aj_status aji_packed_run(aji_call *c, bool with_x, aj_status (*collective)(aji_call *c, const aji_packed *p)) {
     const aji_axis_attr *a = c->attr;
+    if (c->comm->size == 0)
+        return aji_return_operand(c);
+    aji_packed p;
+    aj_status status = packed_open(c, &p, with_x);
+    if (status != AJ_OK)
+        return status;
+    status = collective(c, &p);
     if (status == AJ_OK)
-        status = aji_from_host(c, aji_move_front_to(p->y, a->axis));
-    clean_up(c, p);
+        status = aji_from_host(c, aji_move_front_to(p.y, a->axis), AJ_OK);
+    clean_up(c, &p);
     return status;
 }

@@ -56,10 +56,9 @@ typedef struct aji_packed {
     const void *in; /* x's and y's memory; in NULL without x */
     void *out;
 } aji_packed;
-/* with_x false: this rank's operand does not count. */
-aj_status aji_packed_open(aji_call *c, aji_packed *p, bool with_x);
-/* After MPI's call, with its status: sets c->y[0], a view on y with its axes in their places, and cleans up. */
-aj_status aji_packed_close(aji_call *c, aji_packed *p, aj_status status);
+/* The forward of these operations: packs, makes the collective, and sets c->y[0], a view on y with its axes in their places. with_x false: this rank's operand
+ * does not count. */
+aj_status aji_packed_run(aji_call *c, bool with_x, aj_status (*collective)(aji_call *c, const aji_packed *p));
 /* Views with an axis moved. NULL raised. */
 aji_value *aji_move_to_front(aji_value *v, int axis);
 aji_value *aji_move_front_to(aji_value *v, int axis);

@@ -167,7 +167,7 @@ static aj_status forward(aji_call *c) {
     for (int64_t i = 0; y && i < aji_meta_numel(&y->meta); i++)
         aji_put_number(y, i, value_of(without(kept_factor(in + 2, i), factor_of(aji_number_at(in[1], i)))));
     release_all(in);
-    return aji_from_host(c, y);
+    return aji_from_host(c, y, AJ_OK);
 }
 
 static aji_scaled term_of(double v, factor own) {
@@ -217,10 +217,7 @@ static aj_status forward_adjoint(aji_call *c) {
     if (t)
         aji_free(c->ctx, t, bytes);
     release_all(in);
-    if (status == AJ_OK)
-        return aji_from_host(c, y);
-    aji_value_release(y);
-    return status;
+    return aji_from_host(c, y, status);
 }
 
 /* The coefficients of s, t and s t in the product of x_k + s u_k + t v_k over the ranks before this one, or after it. */

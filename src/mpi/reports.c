@@ -10,10 +10,6 @@
 
 #include "mpi/checked.h"
 
-static int64_t episode(const aj_ctx *ctx) {
-    return aji_ctx_error_epoch(ctx) + 1;
-}
-
 /* ---- a round ---- */
 
 /* The lowest rank with an error of its own; failing that, with any. -1: none, of those that came. */
@@ -56,7 +52,6 @@ static void forget(aj_comm *comm) {
 /* told_on: the communicator on which this rank was told of the error, if it has not raised it yet; else NULL. */
 static void open_round(aj_comm *comm, aji_caller who, const aj_comm *told_on) {
     aji_checked *k = comm->checked;
-    aji_mpi *mpi = aji_mpi_of(comm->ctx);
     aji_report *mine = &k->reports[comm->rank];
     aji_request_give_up(comm); /* before the others hear of it: see flush.c */
     forget(comm);
@@ -64,7 +59,7 @@ static void open_round(aj_comm *comm, aji_caller who, const aj_comm *told_on) {
     mine->passed = k->passed;
     mine->committed = k->committed;
     mine->in_error = aj_ctx_status(comm->ctx) != AJ_OK;
-    mine->status = mpi->told == episode(comm->ctx) ? AJ_OK : aj_ctx_status(comm->ctx);
+    mine->status = aji_only_told(comm->ctx) ? AJ_OK : aj_ctx_status(comm->ctx);
     copy_message(mine->message, sizeof(mine->message), aj_ctx_error(comm->ctx));
     int first = told_on ? first_in_error(told_on) : -1;
     k->relayed = first >= 0 && !mine->in_error;
@@ -117,7 +112,7 @@ static bool flush(aj_comm *comm) {
         aji_mpi_wait(comm->yields, &comm->checked->told[r], MPI_STATUS_IGNORE, -1, NULL);
     comm->checked->reporting = comm->checked->flushing = comm->checked->committed = false;
     comm->checked->over = true;
-    comm->agreed = episode(comm->ctx);
+    comm->agreed = aji_episode(comm->ctx);
     comm->checked->met = MPI_Wtime();
     return true;
 }
@@ -145,7 +140,7 @@ static aj_comm *listen_elsewhere(const aj_comm *comm) {
             continue;
         if (other->checked->reporting)
             advance(other);
-        else if (other->agreed != episode(comm->ctx))
+        else if (other->agreed != aji_episode(comm->ctx))
             found = other;
     }
     return found;
@@ -184,7 +179,7 @@ static bool run_round(aj_comm *comm, aji_caller who) {
         if (elsewhere)
             open_round(elsewhere, AJI_GATE, comm);
         if (MPI_Wtime() > end) {
-            k->waited = episode(comm->ctx);
+            k->waited = aji_episode(comm->ctx);
             return false;
         }
         sched_yield();
@@ -229,13 +224,13 @@ static void take_error(aj_comm *comm, int first, aj_status status) {
     aji_mpi *mpi = aji_mpi_of(ctx);
     positions p = where_all_are(comm);
     if (aj_ctx_status(ctx) != AJ_OK) {
-        if (mpi->amended != episode(ctx))
+        if (mpi->amended != aji_episode(ctx))
             aji_ctx_amend_error(ctx, p.text);
-        mpi->amended = episode(ctx);
+        mpi->amended = aji_episode(ctx);
         return;
     }
-    mpi->amended = episode(ctx);
-    mpi->told = episode(ctx);
+    mpi->amended = aji_episode(ctx);
+    mpi->told = aji_episode(ctx);
     if (first < 0)
         aj_raise(ctx, status, "%s: other ranks stopped because of an error, and did not come to tell it\n%s",
                  aji_ctx_operation(ctx), p.text);
@@ -259,15 +254,8 @@ aj_status aji_be_told(aj_comm *comm) {
     return aj_ctx_status(comm->ctx);
 }
 
-aj_status aji_raise_late(aj_comm *comm) {
-    return aj_raise(
-        comm->ctx, AJ_ERR_PEER,
-        "%s: waited %g s for the other ranks of a communicator of %d (ADJOIN_TIMEOUT); expected the same call on all of them",
-        aji_ctx_operation(comm->ctx), comm->timeout, comm->size);
-}
-
 bool aji_checked_gate(aj_comm *comm, bool last) {
-    if (comm->checked->waited == episode(comm->ctx) && !last)
+    if (comm->checked->waited == aji_episode(comm->ctx) && !last)
         return false;
     return stop_with_others(comm);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mpi/counts.h"
 #include "mpi/user_op.h"
 
 /* ---- the register ---- */
@@ -104,17 +105,10 @@ aj_tensor *aji_user_vjp(const aji_user_op *u, aj_tensor *prefix, aj_tensor *x, a
 
 enum { MOST = 1 << 30 }; /* entries in one call of MPI */
 
-static size_t size_of(MPI_Datatype type) {
-    int bytes = 0;
-    MPI_Type_size(type, &bytes);
-    return (size_t)bytes;
-}
-
 aj_status aji_user_op_apply(const aji_call *c, const aji_user_op *u, const void *in, void *inout, int64_t n, MPI_Datatype type) {
     int code = MPI_SUCCESS;
     for (int64_t at = 0; at < n && code == MPI_SUCCESS; at += MOST) {
-        size_t offset = (size_t)at * size_of(type);
-        code = MPI_Reduce_local((const char *)in + offset, (char *)inout + offset, (int)(n - at < MOST ? n - at : MOST), type,
+        code = MPI_Reduce_local(aji_mpi_at(in, at, type), aji_mpi_at(inout, at, type), (int)(n - at < MOST ? n - at : MOST), type,
                                 u->op);
     }
     return aji_mpi_check(c->ctx, c->op->name, code);
@@ -151,7 +145,7 @@ void aji_exchanged_function(void *in, void *inout, int *n, MPI_Datatype *type) {
     if (sscanf(name, "%p", &at) != 1)
         return;
     const aji_exchanged *x = at;
-    size_t entry = size_of(x->base);
+    size_t entry = aji_mpi_size(x->base);
     int most = (int)(sizeof(copy) / entry);
     for (int first = 0; first < *n; first += most) {
         int count = *n - first < most ? *n - first : most;

@@ -21,42 +21,35 @@ static void give_handler_back(MPI_Errhandler users) {
     MPI_Errhandler_free(&users);
 }
 
-static int poll(bool yields, MPI_Request *request, MPI_Status *status, double seconds, int *done) {
+/* seconds < 0: no limit. Stops for what comm has to say; comm NULL: for nothing. */
+static aji_waited poll(aj_comm *comm, bool yields, MPI_Request *request, MPI_Status *status, double seconds, int *code) {
     double end = seconds < 0 ? 0 : MPI_Wtime() + seconds;
     for (int polls = 0;; polls++) {
-        int code = MPI_Test(request, done, status);
-        if (*done || code != MPI_SUCCESS || (seconds >= 0 && MPI_Wtime() > end))
-            return code;
+        int done = 0;
+        *code = MPI_Test(request, &done, status);
+        if (done || *code != MPI_SUCCESS)
+            return AJI_CAME;
+        if (comm && aji_must_stop(comm))
+            return AJI_TOLD;
+        if (seconds >= 0 && MPI_Wtime() > end)
+            return AJI_LATE;
         if (yields && polls >= POLLS_BEFORE_YIELD)
             sched_yield();
     }
 }
 
 int aji_mpi_wait(bool yields, MPI_Request *request, MPI_Status *status, double seconds, bool *done) {
+    int code;
+    aji_waited waited = AJI_CAME;
     MPI_Errhandler users = hold_back_errors();
-    int flag = 1;
-    int code = yields || seconds >= 0 ? poll(yields, request, status, seconds, &flag) : MPI_Wait(request, status);
+    if (yields || seconds >= 0)
+        waited = poll(NULL, yields, request, status, seconds, &code);
+    else
+        code = MPI_Wait(request, status);
     give_handler_back(users);
     if (done)
-        *done = flag;
+        *done = waited != AJI_LATE;
     return code;
-}
-
-/* Is there something else than MPI to wait for: a time limit, a report? */
-static aji_waited wait_interruptibly(aj_comm *comm, MPI_Request *request, MPI_Status *status, int *code) {
-    double end = MPI_Wtime() + comm->timeout;
-    for (int polls = 0;; polls++) {
-        int done = 0;
-        *code = MPI_Test(request, &done, status);
-        if (done || *code != MPI_SUCCESS)
-            return AJI_CAME;
-        if (aji_must_stop(comm))
-            return AJI_TOLD;
-        if (comm->timeout > 0 && MPI_Wtime() > end)
-            return AJI_LATE;
-        if (comm->yields && polls >= POLLS_BEFORE_YIELD)
-            sched_yield();
-    }
 }
 
 aji_waited aji_wait_for(aj_comm *comm, const char *op, MPI_Request *request, MPI_Status *status) {
@@ -64,7 +57,7 @@ aji_waited aji_wait_for(aj_comm *comm, const char *op, MPI_Request *request, MPI
     aji_waited waited = AJI_CAME;
     MPI_Errhandler users = hold_back_errors();
     if (comm->polls)
-        waited = wait_interruptibly(comm, request, status, &code);
+        waited = poll(comm, comm->yields, request, status, comm->timeout, &code);
     else
         code = MPI_Wait(request, status);
     give_handler_back(users);

@@ -53,10 +53,7 @@ static aj_status forward(aji_call *c) {
         aji_free(c->ctx, maps, bytes);
     aji_value_release(constant);
     aji_value_release(factor);
-    if (status == AJ_OK)
-        return aji_from_host(c, y);
-    aji_value_release(y);
-    return status;
+    return aji_from_host(c, y, status);
 }
 
 static aj_status vjp(aji_call *c) {

@@ -6,14 +6,12 @@ static aj_status infer(aji_call *c) {
     return c->comm->size == 0 ? AJ_OK : aji_exchange_lengths(c);
 }
 
+static aj_status collect(aji_call *c, const aji_packed *p) {
+    return aji_mpi_allgatherv(c, p->in, p->out, p->counts, aji_mpi_type(c->in_meta[0].dtype));
+}
+
 static aj_status forward(aji_call *c) {
-    if (c->comm->size == 0)
-        return aji_return_operand(c);
-    aji_packed p;
-    aj_status status = aji_packed_open(c, &p, true);
-    if (status != AJ_OK)
-        return status;
-    return aji_packed_close(c, &p, aji_mpi_allgatherv(c, p.in, p.out, p.counts, aji_mpi_type(c->in_meta[0].dtype)));
+    return aji_packed_run(c, true, collect);
 }
 
 static aj_status vjp(aji_call *c) {

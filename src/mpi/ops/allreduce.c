@@ -30,10 +30,7 @@ static aj_status reduce(aji_call *c, aji_rank_reduction *r) {
     aji_value *x = aji_to_host(c->x[0]), *y = x ? aji_new_on_host(c) : NULL;
     aj_status status = !y ? aj_ctx_status(c->ctx) : aji_by_records(c, r) ? by_records(c, r, x, y) : direct(c, r->op, x, y);
     aji_value_release(x);
-    if (status == AJ_OK)
-        return aji_from_host(c, y);
-    aji_value_release(y);
-    return status;
+    return aji_from_host(c, y, status);
 }
 
 aj_status aji_forward_allreduce(aji_call *c) {

@@ -126,7 +126,7 @@ static aj_status place_blocks(aji_call *c, aji_value *came) {
     const attr *a = c->attr;
     if (a->gather_axis == a->scatter_axis) { /* in order already */
         aji_value *y = aji_move_front_to(came, a->scatter_axis);
-        return aji_from_host(c, y);
+        return aji_from_host(c, y, AJ_OK);
     }
     aji_value *y = aji_new_on_host(c), *front = y ? aji_move_to_front(y, a->scatter_axis) : NULL;
     aj_status status = front ? AJ_OK : aj_ctx_status(c->ctx);
@@ -134,10 +134,7 @@ static aj_status place_blocks(aji_call *c, aji_value *came) {
     for (int k = 0; k < c->comm->size && status == AJ_OK; k++)
         status = place_block(c, came, &offset, front, k);
     aji_value_release(front);
-    if (status == AJ_OK)
-        return aji_from_host(c, y);
-    aji_value_release(y);
-    return status;
+    return aji_from_host(c, y, status);
 }
 
 static aj_status forward(aji_call *c) {

@@ -24,10 +24,7 @@ static aj_status forward(aji_call *c) {
         aji_value_release(y);
         return aji_return_operand(c);
     }
-    if (status == AJ_OK)
-        return aji_from_host(c, y);
-    aji_value_release(y);
-    return status;
+    return aji_from_host(c, y, status);
 }
 
 static aj_status vjp(aji_call *c) {

@@ -19,10 +19,7 @@ static aj_status forward(aji_call *c) {
                             : aj_ctx_status(c->ctx);
     aji_value_release(a);
     aji_value_release(y);
-    if (status == AJ_OK)
-        return aji_from_host(c, mine);
-    aji_value_release(mine);
-    return status;
+    return aji_from_host(c, mine, status);
 }
 
 static aj_status vjp(aji_call *c) {

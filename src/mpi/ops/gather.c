@@ -12,15 +12,13 @@ static aj_status infer(aji_call *c) {
     return status;
 }
 
-static aj_status forward(aji_call *c) {
+static aj_status collect(aji_call *c, const aji_packed *p) {
     const aji_axis_attr *a = c->attr;
-    if (c->comm->size == 0)
-        return aji_return_operand(c);
-    aji_packed p;
-    aj_status status = aji_packed_open(c, &p, true);
-    if (status != AJ_OK)
-        return status;
-    return aji_packed_close(c, &p, aji_mpi_gatherv(c, p.in, p.out, p.counts, aji_mpi_type(c->in_meta[0].dtype), a->root));
+    return aji_mpi_gatherv(c, p->in, p->out, p->counts, aji_mpi_type(c->in_meta[0].dtype), a->root);
+}
+
+static aj_status forward(aji_call *c) {
+    return aji_packed_run(c, true, collect);
 }
 
 static aj_status vjp(aji_call *c) {

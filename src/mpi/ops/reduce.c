@@ -47,9 +47,8 @@ static aj_status forward(aji_call *c) {
     if (status == AJ_OK)
         status = aji_by_records(c, &a->reduction) ? by_records(c, x, y) : direct(c, x, y, in_place);
     aji_value_release(x);
-    if (status == AJ_OK && is_root)
-        return aji_from_host(c, y);
-    aji_value_release(y);
+    if (is_root)
+        return aji_from_host(c, y, status);
     if (status == AJ_OK && !(c->y[0] = aji_value_full(c->ctx, c->device, &c->out_meta[0], 0)))
         status = aj_ctx_status(c->ctx);
     return status;

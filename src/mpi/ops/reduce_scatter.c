@@ -41,7 +41,7 @@ static aj_status unpack_kept(aji_axis_attr *a, aj_ctx *ctx) {
     return aj_ctx_status(ctx);
 }
 
-static aj_status by_records(aji_call *c, aji_packed *p) {
+static aj_status by_records(aji_call *c, const aji_packed *p) {
     aji_axis_attr *a = c->attr;
     aji_records in, out = {.data = NULL};
     aj_status status = aji_reduction_open(c, &a->reduction, &in, aji_meta_numel(&p->x->meta), p->x);
@@ -60,15 +60,13 @@ static aj_status by_records(aji_call *c, aji_packed *p) {
     return status;
 }
 
-static aj_status forward(aji_call *c) {
+static aj_status reduce(aji_call *c, const aji_packed *p) {
     const aji_axis_attr *a = c->attr;
-    if (c->comm->size == 0)
-        return aji_return_operand(c);
-    aji_packed p;
-    aj_status status = aji_packed_open(c, &p, true);
-    if (status != AJ_OK)
-        return status;
-    return aji_packed_close(c, &p, aji_by_records(c, &a->reduction) ? by_records(c, &p) : direct(c, &p));
+    return aji_by_records(c, &a->reduction) ? by_records(c, p) : direct(c, p);
+}
+
+static aj_status forward(aji_call *c) {
+    return aji_packed_run(c, true, reduce);
 }
 
 /* The gradient and its companions in one allgather: as (before, axis, after), one behind the other along a new first axis. */

@@ -74,10 +74,7 @@ static aj_status forward(aji_call *c, bool exclusive) {
     if (status == AJ_OK && exclusive && aji_is_first(c->comm, a->reversed)) /* MPI leaves it undefined */
         memset(aji_value_data(y), 0, (size_t)aji_meta_numel(&y->meta) * aj_dtype_size(y->meta.dtype));
     aji_value_release(x);
-    if (status == AJ_OK)
-        return aji_from_host(c, y);
-    aji_value_release(y);
-    return status;
+    return aji_from_host(c, y, status);
 }
 
 static aj_status forward_scan(aji_call *c) {

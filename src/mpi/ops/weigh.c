@@ -17,7 +17,7 @@ static aj_status forward(aji_call *c) {
         multiply(g, f, y);
     aji_value_release(g);
     aji_value_release(f);
-    return aji_from_host(c, y);
+    return aji_from_host(c, y, AJ_OK);
 }
 
 static aj_status vjp(aji_call *c) {
