@@ -108,6 +108,8 @@ typedef struct taken_operand {
 /* Take the value from a consumed operand. A parameter keeps a share, so that it can be whole again; outside a recording it is not marked at all. */
 static aj_status consume(aji_call *c, aj_tensor *t, taken_operand *taken) {
     aji_value *v = aji_tensor_value(t, c->op->name);
+    if (!v)
+        return aj_ctx_status(c->ctx);
     if (aji_is_param(t)) {
         if (!aj_is_recording(c->ctx)) {
             *taken = (taken_operand){NULL, aji_value_retain(v)};
@@ -133,14 +135,16 @@ bool aji_may_overwrite(const aji_call *c) {
 }
 
 static aj_status compute(aji_call *c, aj_tensor *const *ins, aji_value **x, taken_operand *taken) {
+    bool lazy = c->op->flags & (AJI_OP_LAZY | AJI_OP_ELEMENTWISE);
+    aji_value *(*read)(aj_tensor *, const char *) = lazy ? aji_tensor_pending : aji_tensor_value;
     for (int i = 0; i < c->n_in; i++) {
         if (i == 0 && (c->op->flags & AJI_OP_CONSUMES)) {
             aj_status status = consume(c, ins[0], taken);
             if (status != AJ_OK)
                 return status;
             x[0] = taken->value;
-        } else if (!(x[i] = aji_tensor_value(ins[i], c->op->name))) {
-            return AJ_ERR_STATE;
+        } else if (!(x[i] = read(ins[i], c->op->name))) {
+            return aj_ctx_status(c->ctx);
         }
     }
     c->x = x;

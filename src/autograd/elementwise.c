@@ -1,5 +1,5 @@
 /*
- * What all elementwise operations share: the shape rule, and the forward, which hands a program of one step to the executor. Also the constants
+ * What all elementwise operations share: the shape rule, and the forward, which notes down one step. Also the constants
  * that vjps are made with.
  */
 #include <math.h>
@@ -58,29 +58,17 @@ aj_status aji_infer_scalars(aji_call *c) {
 
 aj_status aji_forward_elementwise(aji_call *c) {
     const aji_scalars *scalars = c->attr;
-    aji_program program; /* a large struct of which one step is used: not cleared */
-    program.n_in = c->n_in;
-    program.n_out = program.n_steps = 1;
-    program.out[0] = c->n_in;
-    aji_step *step = &program.steps[0];
-    *step = (aji_step){.opcode = c->op->step, .dtype = working_dtype(c), .dst = c->n_in, .src = {0, 1, 2}};
+    aji_step step = {.opcode = c->op->step, .dtype = working_dtype(c)};
     if (c->op->step == AJI_STEP_CAST) {
-        step->from = step->dtype;
-        step->dtype = scalars->to;
+        step.from = step.dtype;
+        step.dtype = scalars->to;
     }
     if (c->op->attr_size) {
-        step->imm[0] = scalars->imm[0];
-        step->imm[1] = scalars->imm[1];
+        step.imm[0] = scalars->imm[0];
+        step.imm[1] = scalars->imm[1];
     }
-    aji_value *y = aji_value_new(c->ctx, c->device, &c->out_meta[0]);
-    if (!y)
-        return AJ_ERR_MEMORY;
-    aj_status status = aji_do_run(c->op->name, &program, (const aji_value *const *)c->x, (const aji_value *const *)&y);
-    if (status == AJ_OK)
-        c->y[0] = y;
-    else
-        aji_value_release(y);
-    return status;
+    c->y[0] = aji_value_step(c->ctx, c->device, &c->out_meta[0], &step, c->n_in, c->x);
+    return c->y[0] ? AJ_OK : aj_ctx_status(c->ctx);
 }
 
 static aj_tensor *full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value) {

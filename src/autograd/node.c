@@ -45,7 +45,7 @@ static void save_inputs(aji_node *node, const aji_call *c, aj_tensor *const *ins
             aji_link_retain(&node->in[i].node->link);
         node->in_meta[i] = c->in_meta[i];
         if (i < 31 ? c->op->need & AJI_NEED_IN(i) : (c->op->need & AJI_NEED_ALL_IN) == AJI_NEED_ALL_IN)
-            node->saved_in[i] = aji_value_retain(c->x[i]);
+            node->saved_in[i] = aji_value_save(c->x[i]);
     }
 }
 
@@ -53,7 +53,7 @@ static void save_outputs(aji_node *node, const aji_call *c) {
     for (int k = 0; k < c->n_out; k++) {
         node->out_meta[k] = c->out_meta[k];
         if (c->op->need & AJI_NEED_OUT)
-            node->saved_out[k] = aji_value_retain(c->y[k]);
+            node->saved_out[k] = aji_value_save(c->y[k]);
     }
 }
 

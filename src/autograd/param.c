@@ -79,6 +79,6 @@ void aj_zero_grad(aj_tensor *param) {
 }
 
 aj_tensor *aj_detach(aj_tensor *x) {
-    aji_value *v = x ? aji_tensor_value(x, "aj_detach") : NULL;
+    aji_value *v = x ? aji_tensor_pending(x, "aj_detach") : NULL;
     return v ? aji_tensor_wrap(aji_value_retain(v), "aj_detach") : NULL;
 }

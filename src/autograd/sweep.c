@@ -155,7 +155,7 @@ static aj_status mark_reached(aji_sweep *s) {
 static aj_tensor *alias(aj_tensor *g) {
     int out;
     aji_link *link = aji_tensor_link(g, &out);
-    aji_value *v = aji_tensor_value(g, "aj_backward");
+    aji_value *v = aji_tensor_pending(g, "aj_backward");
     aj_tensor *t = v ? aji_tensor_wrap(aji_value_retain(v), "aj_backward") : NULL;
     if (t && link)
         aji_tensor_set_link(t, link, out);
@@ -280,14 +280,16 @@ static aj_status hand_out(aji_sweep *s) {
     return AJ_OK;
 }
 
-/* Add to the parameters: all, or none if an addition fails. */
+/* Add to the parameters: all, or none if an addition fails. The sums are evaluated here: what they need of the recording can go then. */
 static aj_status commit(aji_sweep *s) {
     for (int64_t i = 0; i < s->n_leaves; i++) {
         collected *c = &s->leaves[i];
-        if (!c->grad || !c->leaf->grad)
+        if (!c->grad)
             continue;
-        aj_tensor *before = aji_tensor_wrap(aji_value_retain(c->leaf->grad), "aj_backward");
-        if (!before || add_gradient(s, &c->grad, before) != AJ_OK)
+        aj_tensor *before = c->leaf->grad ? aji_tensor_wrap(aji_value_retain(c->leaf->grad), "aj_backward") : NULL;
+        if (c->leaf->grad && (!before || add_gradient(s, &c->grad, before) != AJ_OK))
+            return aj_ctx_status(s->ctx);
+        if (!aji_tensor_value(c->grad, "aj_backward"))
             return aj_ctx_status(s->ctx);
     }
     for (int64_t i = 0; i < s->n_leaves; i++) {

@@ -55,12 +55,17 @@ aj_tensor *aj_assign(aj_tensor **var, aj_tensor *t) {
     return *var = t;
 }
 
-aji_value *aji_tensor_value(aj_tensor *t, const char *user) {
+aji_value *aji_tensor_pending(aj_tensor *t, const char *user) {
     if (t->consumer)
         aj_raise(t->ctx, AJ_ERR_STATE,
                  "%s: this tensor was consumed by %s; use the result of that call, or the form without _inplace", user,
                  t->consumer);
     return t->value;
+}
+
+aji_value *aji_tensor_value(aj_tensor *t, const char *user) {
+    aji_value *v = aji_tensor_pending(t, user);
+    return v && aji_value_evaluate(v) == AJ_OK ? v : NULL;
 }
 
 const aji_meta *aji_tensor_meta(const aj_tensor *t) {
@@ -123,7 +128,7 @@ aj_status aji_check_operand(aj_ctx *ctx, const char *op, aj_tensor *t) {
         return aj_raise(ctx, AJ_ERR_CONTEXT,
                         "%s: an operand made by %s belongs to another context; move its numbers with aj_data and aj_from_data",
                         op, t->made_by);
-    return aji_tensor_value(t, op) ? AJ_OK : AJ_ERR_STATE;
+    return aji_tensor_pending(t, op) ? AJ_OK : AJ_ERR_STATE;
 }
 
 aj_ctx *aji_ctx_of(const char *op, int n, aj_tensor *const *t) {

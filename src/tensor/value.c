@@ -1,9 +1,10 @@
 /*
  * Storages and values. A value is a strided window on a counted storage; values are counted too, and never change once shared.
  */
+#include <math.h>
 #include <string.h>
 
-#include "tensor/tensor_private.h"
+#include "tensor/expression.h"
 
 aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes) {
     aji_storage *s = aji_alloc(ctx, sizeof(*s));
@@ -50,6 +51,11 @@ static void free_data(aji_storage *s) {
     }
 }
 
+aji_storage *aji_storage_retain(aji_storage *s) {
+    s->refs++;
+    return s;
+}
+
 void aji_storage_release(aji_storage *s) {
     if (--s->refs > 0)
         return;
@@ -72,7 +78,7 @@ aj_status aji_storage_own(aji_storage *s) {
     return AJ_OK;
 }
 
-static void set_contiguous(aji_value *v) {
+void aji_value_set_contiguous(aji_value *v) {
     int64_t stride = 1;
     for (int i = v->meta.ndim - 1; i >= 0; i--) {
         v->strides[i] = stride;
@@ -88,17 +94,21 @@ aji_value *aji_value_over(aji_storage *storage, const aji_meta *meta) {
         aji_storage_release(storage);
         return NULL;
     }
-    *v = (aji_value){.refs = 1, .ctx = storage->ctx, .device = storage->device, .meta = *meta, .storage = storage};
-    set_contiguous(v);
+    v->refs = 1;
+    v->users = v->number = 0;
+    v->saved = v->passed = false;
+    v->ctx = storage->ctx;
+    v->device = storage->device;
+    v->meta = *meta;
+    v->storage = storage;
+    v->offset = 0;
+    aji_value_set_contiguous(v);
     return v;
 }
 
-static aji_value *new_with_numel(aj_ctx *ctx, aj_device device, const aji_meta *meta, int64_t numel) {
-    return aji_value_over(aji_storage_new(ctx, device, (size_t)numel * aj_dtype_size(meta->dtype)), meta);
-}
-
 aji_value *aji_value_new(aj_ctx *ctx, aj_device device, const aji_meta *meta) {
-    return new_with_numel(ctx, device, meta, aji_meta_numel(meta));
+    size_t bytes = (size_t)aji_meta_numel(meta) * aj_dtype_size(meta->dtype);
+    return aji_value_over(aji_storage_new(ctx, device, bytes), meta);
 }
 
 aji_value *aji_value_retain(aji_value *v) {
@@ -106,16 +116,23 @@ aji_value *aji_value_retain(aji_value *v) {
     return v;
 }
 
+aji_value *aji_value_save(aji_value *v) {
+    v->saved = true;
+    return aji_value_retain(v);
+}
+
 void aji_value_release(aji_value *v) {
     if (!v || --v->refs > 0)
         return;
-    aji_storage_release(v->storage);
+    if (v->storage)
+        aji_storage_release(v->storage);
+    else
+        aji_expression_release(v);
     aji_free(v->ctx, v, sizeof(*v));
 }
 
 aji_value *aji_value_view(aji_value *v, const aji_meta *meta, const int64_t *strides, int64_t offset) {
-    v->storage->refs++;
-    aji_value *view = aji_value_over(v->storage, meta);
+    aji_value *view = aji_value_over(aji_storage_retain(v->storage), meta);
     if (!view)
         return NULL;
     if (meta->ndim > 0)
@@ -124,7 +141,20 @@ aji_value *aji_value_view(aji_value *v, const aji_meta *meta, const int64_t *str
     return view;
 }
 
+/* A view of a pending value: a constant stays one, and is returned; any other is evaluated. Returns false if that fails. */
+static bool prepare_view(aji_value *v, const aji_meta *shape, aji_value **constant) {
+    double number;
+    aji_meta meta = *shape;
+    meta.dtype = v->meta.dtype;
+    bool full = aji_value_is_full(v, &number);
+    *constant = full ? aji_value_full(v->ctx, v->device, &meta, number) : NULL;
+    return full ? *constant != NULL : aji_value_evaluate(v) == AJ_OK;
+}
+
 aji_value *aji_value_broadcast(aji_value *v, const aji_meta *shape) {
+    aji_value *constant;
+    if (!prepare_view(v, shape, &constant) || constant)
+        return constant;
     int64_t strides[AJ_MAX_NDIM] = {0};
     int shift = shape->ndim - v->meta.ndim;
     for (int i = 0; i < v->meta.ndim; i++)
@@ -147,6 +177,8 @@ bool aji_value_is_contiguous(const aji_value *v) {
 }
 
 aji_value *aji_value_copy(aji_value *v) {
+    if (aji_value_evaluate(v) != AJ_OK)
+        return NULL;
     aji_value *copy = aji_value_new(v->ctx, v->device, &v->meta);
     if (copy && aji_do_copy("copy", v, copy) != AJ_OK) {
         aji_value_release(copy);
@@ -195,6 +227,9 @@ static bool reshaped_strides(const aji_value *v, const aji_meta *meta, int64_t *
 }
 
 aji_value *aji_value_reshape(aji_value *v, const aji_meta *meta) {
+    aji_value *constant;
+    if (!prepare_view(v, meta, &constant) || constant)
+        return constant;
     int64_t strides[AJ_MAX_NDIM] = {0};
     if (aji_meta_numel(meta) == 0)
         return aji_value_new(v->ctx, v->device, meta);
@@ -218,8 +253,7 @@ bool aji_value_is_borrowed(const aji_value *v) {
     return v->storage->owner == AJI_BORROWED;
 }
 
-/* The number as the bytes of one element. */
-static void encode(aj_dtype dtype, double value, unsigned char bytes[8]) {
+void aji_encode(aj_dtype dtype, double value, unsigned char bytes[8]) {
     double f64 = value;
     float f32 = (float)value;
     int64_t i64 = value >= 9.2e18 ? INT64_MAX : value <= -9.2e18 ? INT64_MIN : value != value ? 0 : (int64_t)value;
@@ -229,21 +263,25 @@ static void encode(aj_dtype dtype, double value, unsigned char bytes[8]) {
     memcpy(bytes, from[dtype], aj_dtype_size(dtype));
 }
 
-aji_value *aji_value_full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value) {
-    unsigned char bytes[8];
-    encode(meta->dtype, value, bytes);
-    aji_value *v = new_with_numel(ctx, device, meta, 1);
-    if (!v)
-        return NULL;
-    memset(v->strides, 0, sizeof(v->strides));
-    if (device->table->upload(ctx, v->storage->data, bytes, aj_dtype_size(meta->dtype)) != AJ_OK) {
-        aji_value_release(v);
-        return NULL;
+double aji_decode(aj_dtype dtype, const void *data) {
+    switch (dtype) {
+    case AJ_F64:
+        return *(const double *)data;
+    case AJ_F32:
+        return *(const float *)data;
+    case AJ_I64:
+        return (double)*(const int64_t *)data;
+    case AJ_I32:
+        return *(const int32_t *)data;
+    case AJ_U8:
+        return *(const uint8_t *)data;
     }
-    return v;
+    return NAN;
 }
 
 aji_value *aji_value_on(aji_value *v, aj_device device) {
+    if (aji_value_evaluate(v) != AJ_OK)
+        return NULL;
     aji_value *from = aji_value_contiguous(v);
     if (!from || from->device == device)
         return from;

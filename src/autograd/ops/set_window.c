@@ -32,6 +32,9 @@ static aj_status overwrite(aji_call *c, aji_value *y) {
 }
 
 static aj_status forward(aji_call *c) {
+    const attr *a = c->attr;
+    if (aji_is_zero(c->x[0]))
+        return aji_finish(c, aji_value_placed(c->x[1], c->out_meta, a->lo), AJ_OK);
     return overwrite(c, aji_value_copy(c->x[0]));
 }
 
@@ -88,6 +91,7 @@ static const aji_sample samples_inplace[] = {
 const aji_op aji_op_set_window = {
     .name = "aj_set_window",
     .maths = "y = x, but value in the box at lo; gx = g, but 0 there; gvalue = g there",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward,
@@ -98,7 +102,7 @@ const aji_op aji_op_set_window = {
 const aji_op aji_op_set_window_inplace = {
     .name = "aj_set_window_inplace",
     .maths = "y = x, but value in the box at lo; gx = g, but 0 there; gvalue = g there",
-    .flags = AJI_OP_CONSUMES,
+    .flags = AJI_OP_CONSUMES | AJI_OP_LAZY,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward_inplace,

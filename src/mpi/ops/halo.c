@@ -164,7 +164,7 @@ static aj_status unpack(exchange *e, int s) {
         status = c->device->table->upload(c->ctx, aji_value_data(&near), aji_value_data(&host), face_bytes(e));
     if (status == AJ_OK && e->adjoint) {
         aji_program sum = {.n_in = 2, .n_out = 1, .n_steps = 1, .out = {2}};
-        sum.steps[0] = (aji_step){.opcode = AJI_STEP_ADD, .dtype = e->face.dtype, .dst = 2, .src = {0, 1}};
+        sum.steps[0] = (aji_step){.opcode = AJI_STEP_ADD, .dtype = e->face.dtype, .src = {0, 1}};
         status = aji_do_run(c->op->name, &sum, (const aji_value *const[]){&to, &near}, (const aji_value *const[]){&near});
     }
     return status == AJ_OK ? aji_do_copy(c->op->name, &near, &to) : status;
@@ -355,7 +355,8 @@ static aj_status open_exchange(exchange *e) {
         e->host = aji_is_host(c->device) ? aji_value_retain(e->near) : aji_value_new(c->ctx, aj_cpu(c->ctx), &faces);
     if (e->host && e->adjoint)
         e->zero = aji_value_full(c->ctx, c->device, &one, 0);
-    return e->host && (e->zero || !e->adjoint) ? AJ_OK : aj_ctx_status(c->ctx);
+    bool ready = e->host && (!e->adjoint || (e->zero && aji_value_evaluate(e->zero) == AJ_OK));
+    return ready ? AJ_OK : aj_ctx_status(c->ctx);
 }
 
 /* In checked mode: the axes and the widths are alike. The fields need not be. */

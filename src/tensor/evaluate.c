@@ -1,0 +1,286 @@
+/*
+ * Evaluation: a pending expression becomes a program, which the device runs in one pass.
+ *
+ * An interior value that others hold too is stored on the way if it is likely to be read again and dear to compute again: another pending value
+ * reads it, or a node saved it and it takes a transcendental function or no memory to speak of. Else it is computed in passing, and stored if
+ * that happens a second time. So nothing is computed more than twice, and what is read once is never written.
+ */
+#include <string.h>
+
+#include "tensor/cpu.h"
+#include "tensor/expression.h"
+
+enum { LITTLE = 256 }; /* entries: no memory to speak of */
+
+typedef struct builder {
+    aj_ctx *ctx;
+    int64_t numel;
+    aji_program program;
+    aji_value *step[AJI_MAX_STEPS]; /* the value of each */
+    int uses[AJI_MAX_STEPS];        /* by steps of the program */
+    aji_value *in[AJI_MAX_INPUTS];
+    int n_stored;
+    aji_value *stored[AJI_MAX_OUTPUTS]; /* pending values that get storage */
+    aji_value *out[AJI_MAX_OUTPUTS];    /* on that storage */
+} builder;
+
+/* ---- building ---- */
+
+/* While steps are added, input i is written as ~i: how many there are is known at the end. */
+static int add_input(builder *b, aji_value *v, const int64_t *lo) {
+    for (int i = 0; i < b->program.n_in; i++)
+        if (b->in[i] == v && !lo && !b->program.lo[i])
+            return ~i;
+    int i = b->program.n_in++;
+    b->in[i] = v;
+    b->program.lo[i] = lo;
+    return ~i;
+}
+
+static aj_status input_of(builder *b, aji_value *v, int *value) {
+    bool placed = !v->storage && v->expression.kind == AJI_PENDING_PLACED;
+    if (placed && aji_meta_numel(&v->meta) != b->numel)
+        placed = false; /* it broadcasts */
+    aji_value *source = placed ? v->expression.src[0] : v;
+    aj_status status = aji_value_evaluate(source);
+    if (status == AJ_OK)
+        *value = add_input(b, source, placed ? v->expression.lo : NULL);
+    return status;
+}
+
+/* The number of v in the program, with the steps that lead to it. */
+static aj_status add_value(builder *b, aji_value *v, int *value) {
+    if (v->number) {
+        *value = v->number - 1;
+        b->uses[*value]++;
+        return AJ_OK;
+    }
+    if (!aji_value_fuses(v, b->numel))
+        return input_of(b, v, value);
+    const aji_expression *e = &v->expression;
+    int src[3] = {0, 0, 0};
+    for (int k = 0; k < e->n_src; k++) {
+        aj_status status = add_value(b, e->src[k], &src[k]);
+        if (status != AJ_OK)
+            return status;
+    }
+    int s = b->program.n_steps++;
+    aji_step *step = &b->program.steps[s];
+    step->opcode = (aji_opcode)e->opcode;
+    step->dtype = (aj_dtype)e->dtype;
+    step->from = (aj_dtype)e->from;
+    step->imm[0] = e->imm[0];
+    step->imm[1] = e->imm[1];
+    memcpy(step->src, src, sizeof(src));
+    b->step[s] = v;
+    b->uses[s] = 1;
+    v->number = s + 1;
+    *value = s;
+    return AJ_OK;
+}
+
+static aj_status build(builder *b, aji_value *v) {
+    b->ctx = v->ctx;
+    b->numel = aji_meta_numel(&v->meta);
+    b->program.n_in = b->program.n_steps = b->program.n_out = 0;
+    b->n_stored = 0;
+    int root;
+    aj_status status = add_value(b, v, &root);
+    for (int s = 0; s < b->program.n_steps; s++)
+        b->step[s]->number = 0;
+    if (status != AJ_OK)
+        return status;
+    for (int s = 0; s < b->program.n_steps; s++) {
+        aji_step *step = &b->program.steps[s];
+        for (int k = 0; k < 3; k++)
+            step->src[k] = step->src[k] < 0 ? ~step->src[k] : b->program.n_in + step->src[k];
+    }
+    return AJ_OK;
+}
+
+/* ---- what is stored ---- */
+
+static bool is_dear(int opcode) {
+    switch (opcode) {
+    case AJI_STEP_EXP:
+    case AJI_STEP_EXPM1:
+    case AJI_STEP_LOG:
+    case AJI_STEP_LOG1P:
+    case AJI_STEP_SIN:
+    case AJI_STEP_COS:
+    case AJI_STEP_TAN:
+    case AJI_STEP_ASIN:
+    case AJI_STEP_ACOS:
+    case AJI_STEP_ATAN:
+    case AJI_STEP_SINH:
+    case AJI_STEP_COSH:
+    case AJI_STEP_TANH:
+    case AJI_STEP_SIGMOID:
+    case AJI_STEP_SOFTPLUS:
+    case AJI_STEP_ERF:
+    case AJI_STEP_POW:
+    case AJI_STEP_ATAN2:
+    case AJI_STEP_POW_SCALAR:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_stored(const builder *b, int s) {
+    const aji_value *v = b->step[s];
+    int inside = b->uses[s] - (s == b->program.n_steps - 1); /* the root's first use is the evaluation */
+    if (v->refs == inside)
+        return false; /* nobody else holds it */
+    return v->users > inside || v->passed || (v->saved && (b->numel <= LITTLE || is_dear(v->expression.opcode)));
+}
+
+static aj_status store(builder *b, int s) {
+    aji_value *v = b->step[s];
+    aji_value *out = aji_value_new(b->ctx, v->device, &v->meta);
+    if (!out)
+        return AJ_ERR_MEMORY;
+    b->program.out[b->program.n_out++] = b->program.n_in + s;
+    b->stored[b->n_stored] = v;
+    b->out[b->n_stored++] = out;
+    return AJ_OK;
+}
+
+/* Interior values that are to be stored. */
+static aj_status store_interior(builder *b, int end) {
+    for (int s = 0; s < end; s++) {
+        if (!is_stored(b, s))
+            b->step[s]->passed = true;
+        else if (store(b, s) != AJ_OK)
+            return AJ_ERR_MEMORY;
+    }
+    return AJ_OK;
+}
+
+/* After the run: what was stored is evaluated now. */
+static void settle(builder *b, aj_status status) {
+    for (int k = 0; k < b->n_stored; k++) {
+        if (status == AJ_OK)
+            aji_expression_settle(b->stored[k], aji_storage_retain(b->out[k]->storage));
+        aji_value_release(b->out[k]);
+    }
+}
+
+/* ---- evaluating ---- */
+
+static aj_status evaluate_full(aji_value *v) {
+    unsigned char bytes[8];
+    size_t size = aj_dtype_size(v->meta.dtype);
+    aji_encode(v->meta.dtype, v->expression.imm[0], bytes);
+    aji_storage *storage = aji_storage_new(v->ctx, v->device, size);
+    if (!storage)
+        return AJ_ERR_MEMORY;
+    aj_status status = v->device->table->upload(v->ctx, storage->data, bytes, size);
+    if (status != AJ_OK) {
+        aji_storage_release(storage);
+        return status;
+    }
+    aji_expression_settle(v, storage);
+    memset(v->strides, 0, sizeof(v->strides));
+    return AJ_OK;
+}
+
+/* A program without steps cannot place: the operand goes through one that copies. */
+static aj_status evaluate_placed(aji_value *v) {
+    builder b;
+    b.ctx = v->ctx;
+    b.numel = aji_meta_numel(&v->meta);
+    b.program.n_in = b.program.n_out = 0;
+    b.n_stored = 0;
+    int input;
+    aj_status status = input_of(&b, v, &input);
+    if (status != AJ_OK)
+        return status;
+    b.program.n_steps = 1;
+    b.program.steps[0] = (aji_step){.opcode = AJI_STEP_COPY, .dtype = v->meta.dtype};
+    b.step[0] = v;
+    status = store(&b, 0);
+    if (status == AJ_OK)
+        status = aji_do_run("adjoin", &b.program, (const aji_value *const *)b.in, (const aji_value *const *)b.out);
+    settle(&b, status);
+    return status;
+}
+
+static aj_status evaluate_steps(aji_value *v) {
+    builder b;
+    aj_status status = build(&b, v);
+    if (status != AJ_OK)
+        return status;
+    status = store_interior(&b, b.program.n_steps - 1);
+    if (status == AJ_OK)
+        status = store(&b, b.program.n_steps - 1);
+    if (status == AJ_OK)
+        status = aji_do_run("adjoin", &b.program, (const aji_value *const *)b.in, (const aji_value *const *)b.out);
+    settle(&b, status);
+    return status;
+}
+
+aj_status aji_value_evaluate(aji_value *v) {
+    if (v->storage)
+        return AJ_OK;
+    switch ((aji_pending)v->expression.kind) {
+    case AJI_PENDING_FULL:
+        return evaluate_full(v);
+    case AJI_PENDING_PLACED:
+        return evaluate_placed(v);
+    default:
+        return evaluate_steps(v);
+    }
+}
+
+aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value *window) {
+    builder b;
+    bool fuses = aji_value_fuses(v, aji_meta_numel(&window->meta));
+    aj_status status = fuses ? build(&b, v) : aji_value_evaluate(v);
+    if (status != AJ_OK)
+        return status;
+    if (!fuses) {
+        aji_value *source = aji_value_broadcast(v, &window->meta);
+        status = source ? aji_do_copy(op, source, window) : AJ_ERR_MEMORY;
+        aji_value_release(source);
+        return status;
+    }
+    status = store_interior(&b, b.program.n_steps);
+    const aji_value *out[AJI_MAX_OUTPUTS];
+    for (int k = 0; k < b.n_stored; k++)
+        out[k] = b.out[k];
+    out[b.program.n_out] = window;
+    b.program.out[b.program.n_out++] = b.program.n_in + b.program.n_steps - 1;
+    if (status == AJ_OK)
+        status = aji_do_run(op, &b.program, (const aji_value *const *)b.in, out);
+    settle(&b, status);
+    return status;
+}
+
+/* result = reduction of a value that is evaluated, or placed: a program without steps */
+static aj_status reduce_input(const char *op, aji_reduction kind, aji_value *x, unsigned axes, const aji_value *result) {
+    builder b;
+    b.ctx = x->ctx;
+    b.numel = aji_meta_numel(&x->meta);
+    b.program.n_in = b.program.n_steps = b.program.n_out = 0;
+    int input;
+    aj_status status = input_of(&b, x, &input);
+    if (status == AJ_OK)
+        status = aji_do_reduce(op, kind, &b.program, 0, &x->meta, axes, (const aji_value *const *)b.in, result, NULL);
+    return status;
+}
+
+aj_status aji_value_reduce(const char *op, aji_reduction kind, aji_value *x, unsigned axes, const aji_value *result) {
+    if (!aji_value_fuses(x, aji_meta_numel(&x->meta)))
+        return reduce_input(op, kind, x, axes, result);
+    builder b;
+    aj_status status = build(&b, x);
+    if (status != AJ_OK)
+        return status;
+    status = store_interior(&b, b.program.n_steps);
+    if (status == AJ_OK)
+        status = aji_do_reduce(op, kind, &b.program, b.program.n_in + b.program.n_steps - 1, &x->meta, axes,
+                               (const aji_value *const *)b.in, result, (const aji_value *const *)b.out);
+    settle(&b, status);
+    return status;
+}

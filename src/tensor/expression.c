@@ -1,0 +1,252 @@
+/*
+ * Pending values: elementwise work is noted down here, and computed by evaluate.c when someone needs the numbers.
+ *
+ * A pending value holds references to its operands. What these are cannot change: values are immutable, and borrowed memory stays as it is until
+ * aj_unborrow, which puts a copy in its place. So it does not matter when the numbers are computed.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "tensor/cpu.h"
+#include "tensor/expression.h"
+
+/* Longer expressions are cut: an operand is evaluated at the call. */
+enum { MOST_STEPS = 48, MOST_INPUTS = AJI_MAX_INPUTS };
+_Static_assert(MOST_STEPS <= AJI_MAX_STEPS, "an expression fits into a program");
+
+bool aji_value_is_pending(const aji_value *v) {
+    return !v->storage;
+}
+
+static aji_value *new_pending(aj_ctx *ctx, aj_device device, const aji_meta *meta, aji_pending kind) {
+    aji_value *v = aji_alloc(ctx, sizeof(*v));
+    if (!v)
+        return NULL;
+    v->refs = 1;
+    v->users = v->number = 0;
+    v->saved = v->passed = false;
+    v->ctx = ctx;
+    v->device = device;
+    v->meta = *meta;
+    v->storage = NULL;
+    v->expression = (aji_expression){.kind = (unsigned char)kind};
+    return v;
+}
+
+static void add_source(aji_value *v, aji_value *src) {
+    v->expression.src[v->expression.n_src++] = aji_value_retain(src);
+    src->users++;
+}
+
+static void release_sources(aj_ctx *ctx, aji_expression *e) {
+    for (int k = 0; k < e->n_src; k++) {
+        e->src[k]->users--;
+        aji_value_release(e->src[k]);
+    }
+    aji_free(ctx, e->lo, AJ_MAX_NDIM * sizeof(*e->lo));
+}
+
+void aji_expression_release(aji_value *v) {
+    release_sources(v->ctx, &v->expression);
+}
+
+void aji_expression_settle(aji_value *v, aji_storage *storage) {
+    aji_expression was = v->expression;
+    v->storage = storage;
+    v->offset = 0;
+    aji_value_set_contiguous(v);
+    release_sources(v->ctx, &was);
+}
+
+/* ---- constants ---- */
+
+aji_value *aji_value_full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value) {
+    aji_value *v = new_pending(ctx, device, meta, AJI_PENDING_FULL);
+    if (v)
+        v->expression.imm[0] = meta->dtype == AJ_F32 ? (float)value : value;
+    return v;
+}
+
+bool aji_value_is_full(const aji_value *v, double *value) {
+    bool full = !v->storage && v->expression.kind == AJI_PENDING_FULL;
+    if (full)
+        *value = v->expression.imm[0];
+    return full;
+}
+
+/* A step on constants alone is a constant. Integers of 64 bits do not fit into the number of one. */
+static bool fold_constants(const aji_step *step, int n, aji_value *const *src, const aji_meta *meta, double *value) {
+    double operand[3];
+    unsigned char bytes[3][8], result[8];
+    const void *from[3] = {bytes[0], bytes[1], bytes[2]};
+    for (int k = 0; k < n; k++) {
+        if (src[k]->meta.dtype == AJ_I64 || !aji_value_is_full(src[k], &operand[k]))
+            return false;
+        aji_encode(src[k]->meta.dtype, operand[k], bytes[k]);
+    }
+    if (meta->dtype == AJ_I64)
+        return false;
+    aji_step_kernel(step)(1, result, from, step->imm);
+    *value = aji_decode(meta->dtype, result);
+    return true;
+}
+
+/* A constant operand becomes an immediate. Returns the operand that is left; other is the constant. */
+static aji_value *fold_operand(aji_step *step, aji_value *const *src) {
+    double number;
+    bool commutes = step->opcode == AJI_STEP_MUL || step->opcode == AJI_STEP_ADD;
+    bool is_float = aji_dtype_is_float(step->dtype);
+    aji_value *left = src[0], *right = src[1];
+    if (commutes && aji_value_is_full(left, &number)) {
+        left = src[1];
+        right = src[0];
+    }
+    if (step->dtype == AJ_I64 || !aji_value_is_full(right, &number))
+        return NULL;
+    if (step->opcode == AJI_STEP_MUL)
+        step->opcode = AJI_STEP_SCALE;
+    else if (step->opcode == AJI_STEP_ADD)
+        step->opcode = AJI_STEP_ADD_SCALAR;
+    else if (step->opcode == AJI_STEP_SUB && is_float) {
+        step->opcode = AJI_STEP_ADD_SCALAR;
+        number = -number;
+    } else
+        return NULL;
+    step->imm[0] = number;
+    return left;
+}
+
+/* ---- how long an expression is ---- */
+
+typedef struct count {
+    aji_value *seen[AJI_MAX_STEPS + AJI_MAX_INPUTS];
+    int n_seen, steps, inputs;
+} count;
+
+static void count_value(count *c, aji_value *v, int64_t numel) {
+    if (c->n_seen == AJI_MAX_STEPS + AJI_MAX_INPUTS || c->steps > MOST_STEPS)
+        return;
+    if (v->number) /* of this count: nothing is being built meanwhile */
+        return;
+    v->number = 1;
+    c->seen[c->n_seen++] = v;
+    if (!aji_value_fuses(v, numel)) {
+        c->inputs++;
+        return;
+    }
+    c->steps++;
+    for (int k = 0; k < v->expression.n_src; k++)
+        count_value(c, v->expression.src[k], numel);
+}
+
+void aji_expression_count(aji_value *v, int *steps, int *inputs) {
+    count c = {.n_seen = 0};
+    count_value(&c, v, aji_meta_numel(&v->meta));
+    for (int i = 0; i < c.n_seen; i++)
+        c.seen[i]->number = 0;
+    *steps = c.steps;
+    *inputs = c.n_seen == AJI_MAX_STEPS + AJI_MAX_INPUTS ? MOST_INPUTS + 1 : c.inputs;
+}
+
+/* The tree's numbers: a value that is read twice counts twice. */
+static void add_up(aji_value *v) {
+    int64_t numel = aji_meta_numel(&v->meta);
+    int steps = 1, inputs = 0;
+    for (int k = 0; k < v->expression.n_src; k++) {
+        const aji_value *src = v->expression.src[k];
+        bool fuses = aji_value_fuses(src, numel);
+        steps += fuses ? src->expression.steps : 0;
+        inputs += fuses ? src->expression.inputs : 1;
+    }
+    v->expression.steps = (short)steps;
+    v->expression.inputs = (short)inputs;
+}
+
+static bool fits(const aji_value *v) {
+    return v->expression.steps <= MOST_STEPS && v->expression.inputs <= MOST_INPUTS;
+}
+
+/* Evaluate the longest operand, until the rest fits. */
+static aj_status cut(aji_value *v) {
+    add_up(v);
+    while (!fits(v)) {
+        int steps, inputs;
+        aji_expression_count(v, &steps, &inputs);
+        v->expression.steps = (short)steps;
+        v->expression.inputs = (short)inputs;
+        if (fits(v))
+            return AJ_OK;
+        aji_value *longest = NULL;
+        for (int k = 0; k < v->expression.n_src; k++) {
+            aji_value *src = v->expression.src[k];
+            if (aji_value_fuses(src, aji_meta_numel(&v->meta)) && (!longest || src->expression.steps > longest->expression.steps))
+                longest = src;
+        }
+        aj_status status = aji_value_evaluate(longest);
+        if (status != AJ_OK)
+            return status;
+        add_up(v);
+    }
+    return AJ_OK;
+}
+
+/* ---- making ---- */
+
+/* Zero where its operand is zero: such a step may be done before or after placing. */
+static bool keeps_zeros(const aji_value *v) {
+    return !v->storage && v->expression.kind == AJI_PENDING_STEP &&
+           ((v->expression.opcode == AJI_STEP_SCALE && isfinite(v->expression.imm[0])) || v->expression.opcode == AJI_STEP_NEG);
+}
+
+aji_value *aji_value_placed(aji_value *v, const aji_meta *meta, const int64_t *lo) {
+    if (aji_meta_numel(&v->meta) == 0)
+        return aji_value_full(v->ctx, v->device, meta, 0);
+    if (aji_same_shape(&v->meta, meta))
+        return aji_value_retain(v);
+    if (keeps_zeros(v)) { /* v's operand, which others may need too, is then computed once */
+        aji_value *inner = aji_value_placed(v->expression.src[0], meta, lo);
+        aji_step step = {.opcode = (aji_opcode)v->expression.opcode, .dtype = meta->dtype, .imm = {v->expression.imm[0]}};
+        aji_value *outer = inner ? aji_value_step(v->ctx, v->device, meta, &step, 1, &inner) : NULL;
+        aji_value_release(inner);
+        return outer;
+    }
+    aji_value *placed = new_pending(v->ctx, v->device, meta, AJI_PENDING_PLACED);
+    int64_t *copy = placed ? aji_alloc(v->ctx, AJ_MAX_NDIM * sizeof(*copy)) : NULL;
+    if (!copy) {
+        aji_value_release(placed);
+        return NULL;
+    }
+    memcpy(copy, lo, (size_t)meta->ndim * sizeof(*lo));
+    placed->expression.lo = copy;
+    add_source(placed, v);
+    return placed;
+}
+
+aji_value *aji_value_step(aj_ctx *ctx, aj_device device, const aji_meta *meta, const aji_step *step, int n,
+                          aji_value *const *src) {
+    aji_step folded = *step;
+    double number;
+    if (fold_constants(step, n, src, meta, &number))
+        return aji_value_full(ctx, device, meta, number);
+    aji_value *left = n == 2 ? fold_operand(&folded, src) : NULL;
+    if (left && folded.opcode == AJI_STEP_SCALE && folded.imm[0] == 1 && aji_same_shape(&left->meta, meta))
+        return aji_value_retain(left);
+    aji_value *v = new_pending(ctx, device, meta, AJI_PENDING_STEP);
+    if (!v)
+        return NULL;
+    aji_expression *e = &v->expression;
+    e->opcode = (short)folded.opcode;
+    e->dtype = (unsigned char)folded.dtype;
+    e->from = (unsigned char)folded.from;
+    e->imm[0] = folded.imm[0];
+    e->imm[1] = folded.imm[1];
+    for (int k = 0; k < (left ? 1 : n); k++)
+        add_source(v, left ? left : src[k]);
+    aj_status status = cut(v);
+    if (status == AJ_OK && !ctx->fuse)
+        status = aji_value_evaluate(v);
+    if (status == AJ_OK)
+        return v;
+    aji_value_release(v);
+    return NULL;
+}

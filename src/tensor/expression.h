@@ -1,0 +1,23 @@
+/* Pending values from inside: what expression.c makes and evaluate.c computes. */
+#ifndef AJI_EXPRESSION_H
+#define AJI_EXPRESSION_H
+
+#include "tensor/tensor_private.h"
+
+typedef enum aji_pending {
+    AJI_PENDING_STEP,  /* one step on src */
+    AJI_PENDING_FULL,  /* imm[0] everywhere */
+    AJI_PENDING_PLACED /* src[0] in a box, zeros around it */
+} aji_pending;
+
+/* Is v computed in the same pass as values of numel entries that read it? Else it is evaluated before, and an input. */
+static inline bool aji_value_fuses(const aji_value *v, int64_t numel) {
+    return !v->storage && v->expression.kind == AJI_PENDING_STEP && aji_meta_numel(&v->meta) == numel;
+}
+/* The steps and inputs that v takes, each counted once. */
+void aji_expression_count(aji_value *v, int *steps, int *inputs);
+/* v has its storage now: let go of what it was made of. */
+void aji_expression_settle(aji_value *v, aji_storage *storage);
+void aji_expression_release(aji_value *v);
+
+#endif

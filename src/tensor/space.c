@@ -1,0 +1,208 @@
+/* The space that a program runs over. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/cpu.h"
+#include "tensor/space.h"
+
+void aji_space_open(aji_space *s, const aji_meta *shape, int n, aji_operand *operands) {
+    s->ndim = shape->ndim;
+    s->n = n;
+    s->operand = operands;
+    for (int d = 0; d < shape->ndim; d++) {
+        s->shape[d] = shape->shape[d];
+        s->reduced[d] = false;
+    }
+}
+
+void aji_space_set(const aji_space *s, aji_operand *x, const aji_value *v, const int64_t *lo) {
+    x->data = aji_value_data(v);
+    x->size = (int64_t)aj_dtype_size(v->meta.dtype);
+    x->placed = lo != NULL;
+    int shift = s->ndim - v->meta.ndim;
+    for (int d = 0; d < s->ndim; d++) {
+        bool moves = d >= shift && (v->meta.shape[d - shift] != 1 || (lo && s->shape[d] != 1));
+        x->stride[d] = moves ? v->strides[d - shift] : 0;
+        if (lo) {
+            x->lo[d] = lo[d];
+            x->extent[d] = v->meta.shape[d];
+            x->data -= lo[d] * x->stride[d] * x->size;
+        }
+    }
+}
+
+/* ---- axes ---- */
+
+/* order: which axis comes at each place. */
+static void permute(aji_space *s, const int *order) {
+    aji_space old = *s;
+    for (int d = 0; d < s->ndim; d++) {
+        s->shape[d] = old.shape[order[d]];
+        s->reduced[d] = old.reduced[order[d]];
+    }
+    for (int k = 0; k < s->n; k++) {
+        aji_operand *x = &s->operand[k], was = *x;
+        for (int d = 0; d < s->ndim; d++) {
+            x->stride[d] = was.stride[order[d]];
+            if (x->placed) {
+                x->lo[d] = was.lo[order[d]];
+                x->extent[d] = was.extent[order[d]];
+            }
+        }
+    }
+}
+
+/* May axis d become part of axis `into` before it? */
+static bool merges(const aji_space *s, int into, int d) {
+    if (s->reduced[into] != s->reduced[d])
+        return false;
+    for (int k = 0; k < s->n; k++) {
+        const aji_operand *x = &s->operand[k];
+        if (x->stride[into] != x->stride[d] * s->shape[d])
+            return false;
+        if (x->placed && (x->lo[d] != 0 || x->extent[d] != s->shape[d]))
+            return false;
+    }
+    return true;
+}
+
+/* Axis d goes to place `to`, or into the axis there. */
+static void join(aji_space *s, int to, int d, bool merge) {
+    for (int k = 0; k < s->n; k++) {
+        aji_operand *x = &s->operand[k];
+        x->stride[to] = x->stride[d];
+        if (x->placed) {
+            x->lo[to] = merge ? x->lo[to] * s->shape[d] : x->lo[d];
+            x->extent[to] = merge ? x->extent[to] * s->shape[d] : x->extent[d];
+        }
+    }
+    s->shape[to] = merge ? s->shape[to] * s->shape[d] : s->shape[d];
+    s->reduced[to] = s->reduced[d];
+}
+
+void aji_space_merge(aji_space *s) {
+    int n = 0;
+    for (int d = 0; d < s->ndim; d++) {
+        if (s->shape[d] == 1)
+            continue;
+        bool merge = n > 0 && merges(s, n - 1, d);
+        n += !merge;
+        join(s, n - 1, d, merge);
+    }
+    if (n == 0) { /* one entry */
+        n = 1;
+        s->shape[0] = 1;
+        s->reduced[0] = false;
+        for (int k = 0; k < s->n; k++) {
+            s->operand[k].stride[0] = s->operand[k].lo[0] = 0;
+            s->operand[k].extent[0] = 1;
+        }
+    }
+    s->ndim = n;
+}
+
+/* The axis for the row: of those that are long enough for vectors, the one that operand 0 crosses with the smallest steps; else the longest. */
+static int choose_row(const aji_space *s) {
+    enum { LONG = 8 };
+    int row = s->ndim - 1;
+    int64_t smallest = INT64_MAX;
+    for (int d = 0; d < s->ndim; d++) {
+        int64_t step = llabs(s->operand[0].stride[d]);
+        if (s->shape[d] >= LONG && step > 0 && step < smallest) {
+            smallest = step;
+            row = d;
+        }
+    }
+    for (int d = 0; smallest == INT64_MAX && d < s->ndim; d++)
+        if (s->shape[d] > s->shape[row])
+            row = d;
+    return row;
+}
+
+void aji_space_reduce(aji_space *s, unsigned axes) {
+    for (int d = 0; d < s->ndim; d++)
+        s->reduced[d] = axes >> d & 1;
+    aji_space_merge(s);
+    int order[AJ_MAX_NDIM], n = 0, row = choose_row(s);
+    for (int reduced = 0; reduced < 2; reduced++)
+        for (int d = 0; d < s->ndim; d++) {
+            if (s->reduced[d] != reduced || d == row)
+                continue;
+            int at = n++; /* large steps first, so that neighbours in memory may merge */
+            for (; at > 0 && s->reduced[order[at - 1]] == reduced &&
+                   llabs(s->operand[0].stride[order[at - 1]]) < llabs(s->operand[0].stride[d]);
+                 at--)
+                order[at] = order[at - 1];
+            order[at] = d;
+        }
+    order[n] = row;
+    permute(s, order);
+    aji_space_merge(s);
+}
+
+bool aji_space_is_dense(const aji_space *s, const aji_operand *x) {
+    int64_t stride = 1;
+    for (int d = s->ndim - 1; d >= 0; d--) {
+        if (x->stride[d] != stride)
+            return false;
+        stride *= s->shape[d];
+    }
+    return !x->placed;
+}
+
+/* ---- rows ---- */
+
+static void find_inside(const aji_space *s, aji_operand *x) {
+    x->inside = x->placed;
+    for (int d = 0; x->inside && d < s->ndim - 1; d++)
+        x->inside = s->index[d] >= x->lo[d] && s->index[d] < x->lo[d] + x->extent[d];
+}
+
+void aji_space_begin(aji_space *s) {
+    memset(s->index, 0, sizeof(s->index));
+    for (int k = 0; k < s->n; k++) {
+        s->operand[k].at = 0;
+        find_inside(s, &s->operand[k]);
+    }
+}
+
+bool aji_space_next(aji_space *s, int from, int to) {
+    for (int d = to - 1; d >= from; d--) {
+        int64_t steps = 1;
+        bool more = ++s->index[d] < s->shape[d];
+        if (!more) {
+            steps = 1 - s->shape[d];
+            s->index[d] = 0;
+        }
+        for (int k = 0; k < s->n; k++)
+            s->operand[k].at += steps * s->operand[k].stride[d];
+        if (more || d == from) {
+            for (int k = 0; k < s->n; k++)
+                find_inside(s, &s->operand[k]);
+            return more;
+        }
+    }
+    return false;
+}
+
+void aji_row_read(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, char *to) {
+    int64_t begin = column, end = column + n, stride = x->stride[s->ndim - 1];
+    if (x->placed) { /* begin ... end: what lies in the box */
+        int64_t lo = x->lo[s->ndim - 1], hi = x->inside ? lo + x->extent[s->ndim - 1] : lo;
+        begin = begin < lo ? lo : begin;
+        end = end > hi ? hi : end;
+        if (begin >= end) {
+            memset(to, 0, (size_t)(n * x->size));
+            return;
+        }
+        memset(to, 0, (size_t)((begin - column) * x->size));
+        memset(to + (end - column) * x->size, 0, (size_t)((column + n - end) * x->size));
+    }
+    aji_copy_line(to + (begin - column) * x->size, 1, x->data + (x->at + begin * stride) * x->size, stride, end - begin,
+                  (size_t)x->size);
+}
+
+void aji_row_write(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, const char *from) {
+    int64_t stride = x->stride[s->ndim - 1];
+    aji_copy_line(x->data + (x->at + column * stride) * x->size, stride, from, 1, n, (size_t)x->size);
+}

@@ -1,0 +1,48 @@
+/*
+ * The space that a program runs over: the axes of its outputs, merged as far as all operands allow, and where each operand is in it.
+ */
+#ifndef AJI_SPACE_H
+#define AJI_SPACE_H
+
+#include "tensor/tensor_internal.h"
+
+/* An operand of a program: an input, which broadcasts or is placed, or an output. */
+typedef struct aji_operand {
+    char *data; /* the entry with all indices 0; of a placed one, where that would lie */
+    int64_t size;
+    int64_t stride[AJ_MAX_NDIM]; /* in elements, by axis of the space */
+    bool placed;                 /* lies in the box lo ... lo + extent, zeros around it */
+    int64_t lo[AJ_MAX_NDIM], extent[AJ_MAX_NDIM];
+    int64_t at;  /* where the row at hand begins, in elements */
+    bool inside; /* placed: the row crosses the box */
+} aji_operand;
+
+/* The last axis is the row; the axes before it are gone through by aji_space_next. */
+typedef struct aji_space {
+    int ndim;
+    int64_t shape[AJ_MAX_NDIM], index[AJ_MAX_NDIM];
+    bool reduced[AJ_MAX_NDIM];
+    int n;
+    aji_operand *operand;
+} aji_space;
+
+/* The axes of shape, with the operands' strides on them. */
+void aji_space_open(aji_space *s, const aji_meta *shape, int n, aji_operand *operands);
+/* An operand of the space: v broadcasts to it, or lies in it at lo. */
+void aji_space_set(const aji_space *s, aji_operand *x, const aji_value *v, const int64_t *lo);
+/* Which axes are reduced, as bits, and the order that suits: kept axes, then reduced ones, but as the row one that is long and that
+ * operand 0 crosses with small steps. */
+void aji_space_reduce(aji_space *s, unsigned axes);
+/* Leave out extents of 1, and merge neighbours that all operands cross with one stride. At least one axis remains. */
+void aji_space_merge(aji_space *s);
+void aji_space_begin(aji_space *s); /* go to the first row */
+/* Does the operand's memory follow the space without gaps? */
+bool aji_space_is_dense(const aji_space *s, const aji_operand *x);
+/* The next row of axes from ... to-1; false, and back at the first one, after the last. */
+bool aji_space_next(aji_space *s, int from, int to);
+
+/* to = n elements of the row from `column` on; zeros where x does not lie. */
+void aji_row_read(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, char *to);
+void aji_row_write(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, const char *from);
+
+#endif
