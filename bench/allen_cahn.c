@@ -18,16 +18,13 @@ static const double known_digits = 2e-12;
 
 /* ---- setup ---- */
 
-static const char *take_memory(allen_cahn *a) {
-    size_t size = (size_t)a->rows * (size_t)a->n;
-    double *next = a->memory = calloc((STEPS + 3) * size + 2 * (size_t)a->n, sizeof *next);
-    if (!next)
-        return bench_no_memory;
-    a->states = next;
-    a->gradient = next += (STEPS + 1) * size;
-    a->spare = next += size;
-    a->ghosts = next + size;
-    return NULL;
+static bool take_memory(allen_cahn *a) {
+    int64_t size = (int64_t)a->rows * a->n;
+    a->states = bench_zeros((STEPS + 1) * size);
+    a->gradient = bench_zeros(size);
+    a->spare = bench_zeros(size);
+    a->ghosts = bench_zeros(2 * (int64_t)a->n);
+    return a->states && a->gradient && a->spare && a->ghosts;
 }
 
 const char *allen_cahn_setup(bench *b) {
@@ -44,9 +41,8 @@ const char *allen_cahn_setup(bench *b) {
     a->below = (b->rank + 1) % b->size;
     MPI_Cart_create(b->mpi, 2, (int[]){b->size, 1}, (int[]){1, 1}, 0, &a->mpi_grid);
     a->grid = aj_comm_create(b->ctx, a->mpi_grid);
-    const char *wrong = take_memory(a);
-    if (wrong)
-        return wrong;
+    if (!take_memory(a))
+        return bench_no_memory;
     for (int i = 0; i < a->rows; i++)
         for (int j = 0; j < a->n; j++)
             a->states[(int64_t)i * a->n + j] = sin(0.01 * (3.0 * (first + i + 1) + j));
@@ -63,7 +59,10 @@ void allen_cahn_teardown(bench *b) {
         aj_comm_destroy(&a->grid);
         MPI_Comm_free(&a->mpi_grid);
     }
-    free(a->memory);
+    free(a->ghosts);
+    free(a->spare);
+    free(a->gradient);
+    free(a->states);
     free(a);
 }
 

@@ -11,8 +11,7 @@
 typedef struct allen_cahn {
     int rows, n;
     MPI_Comm mpi;
-    int above, below; /* the ranks that have the rows before and after these */
-    double *memory;
+    int above, below;         /* the ranks that have the rows before and after these */
     double *states;           /* one for each time */
     double *ghosts;           /* the row above and the row below, of what is at hand */
     double *gradient, *spare; /* two states for the way back */

@@ -22,8 +22,8 @@ typedef struct bench {
     /* From bench_arrays, for cases y = f(x). By hand: input, gradient of the output, output, gradient of the input, room. */
     const double *x, *seed;
     double *y, *gx, *work;
+    double *given[2]; /* x and seed, to free */
     int64_t n_x, n_y;
-    double *memory;
     /* The same for the library. */
     aj_tensor *param, *seeds;
 } bench;
@@ -45,6 +45,9 @@ typedef struct bench_case {
 /* ---- setup ---- */
 
 extern const char *const bench_no_memory;
+
+/* n zeros, aligned for vectors; NULL if there is not so much memory. */
+double *bench_zeros(int64_t n);
 
 /* Make x and param, seed and seeds, y and gx, and room for n_work numbers. x is in [1, 2), the seeds in [2, 3), other ones on every rank. */
 const char *bench_arrays(bench *b, int x_ndim, const int64_t *x_shape, int y_ndim, const int64_t *y_shape, int64_t n_work);

@@ -10,28 +10,27 @@
 
 enum { N_WEIGHTS = 2 };
 
+enum { X, W, SUM = W + N_WEIGHTS, GW = SUM + N_WEIGHTS, HIDDEN = GW + N_WEIGHTS, Y, G, N_ARRAYS };
+
 typedef struct mlp {
-    double *memory;
-    double *x, *w[N_WEIGHTS];                                /* given */
-    double *sum[N_WEIGHTS], *hidden, *y, *g, *gw[N_WEIGHTS]; /* by hand */
-    aj_tensor *tx, *tw[N_WEIGHTS];                           /* given, for the library */
+    double *a[N_ARRAYS]; /* of X and W on: given; the others by hand */
+    aj_tensor *x, *w[N_WEIGHTS];
 } mlp;
 
 static const char *setup(bench *b) {
-    size_t size = (size_t)b->n * (size_t)b->n;
+    int64_t size = (int64_t)b->n * b->n;
     mlp *m = b->state = calloc(1, sizeof *m);
-    double *next = m ? m->memory = calloc(10 * size, sizeof *next) : NULL;
-    if (!next)
+    for (int k = 0; m && k < N_ARRAYS; k++)
+        if (!(m->a[k] = bench_zeros(size)))
+            return bench_no_memory;
+    if (!m)
         return bench_no_memory;
-    double **const arrays[] = {&m->x, &m->w[0], &m->w[1], &m->sum[0], &m->sum[1], &m->hidden, &m->y, &m->g, &m->gw[0], &m->gw[1]};
-    for (int i = 0; i < 10; i++, next += size)
-        *arrays[i] = next;
-    for (int k = 0; k < 1 + N_WEIGHTS; k++) /* x in [-1, 1], weights such that sums of n products are of size 1 */
-        for (size_t i = 0; i < size; i++)
-            (*arrays[k])[i] = sin(1.7 * (double)i + k + 0.3 * b->rank) / (k ? sqrt(b->n) : 1);
-    m->tx = aj_keep(aj_from_data(b->ctx, AJ_F64, AJ_SHAPE(b->n, b->n), m->x));
+    for (int k = X; k < W + N_WEIGHTS; k++) /* x in [-1, 1], weights such that sums of n products are of size 1 */
+        for (int64_t i = 0; i < size; i++)
+            m->a[k][i] = sin(1.7 * (double)i + k + 0.3 * b->rank) / (k == X ? 1 : sqrt(b->n));
+    m->x = aj_keep(aj_from_data(b->ctx, AJ_F64, AJ_SHAPE(b->n, b->n), m->a[X]));
     for (int k = 0; k < N_WEIGHTS; k++)
-        m->tw[k] = aj_param(aj_from_data(b->ctx, AJ_F64, AJ_SHAPE(b->n, b->n), m->w[k]));
+        m->w[k] = aj_param(aj_from_data(b->ctx, AJ_F64, AJ_SHAPE(b->n, b->n), m->a[W + k]));
     return NULL;
 }
 
@@ -39,10 +38,11 @@ static void teardown(bench *b) {
     mlp *m = b->state;
     if (!m)
         return;
-    aj_release(&m->tx);
+    aj_release(&m->x);
     for (int k = 0; k < N_WEIGHTS; k++)
-        aj_release(&m->tw[k]);
-    free(m->memory);
+        aj_release(&m->w[k]);
+    for (int k = 0; k < N_ARRAYS; k++)
+        free(m->a[k]);
     free(m);
 }
 
@@ -78,20 +78,20 @@ static void raw(bench *b) {
     int size = b->n * b->n;
     double mean = 1.0 / b->size;
     for (int k = 0; k < N_WEIGHTS; k++)
-        MPI_Allreduce(m->w[k], m->sum[k], size, MPI_DOUBLE, MPI_SUM, b->mpi);
-    product(b, m->x, CblasNoTrans, m->sum[0], CblasNoTrans, mean, m->hidden);
-    tanh_all(m->hidden, size);
-    product(b, m->hidden, CblasNoTrans, m->sum[1], CblasNoTrans, mean, m->y);
-    double loss = mean_square(m->y, size);
-    product(b, m->hidden, CblasTrans, m->y, CblasNoTrans, mean, m->gw[1]);
-    MPI_Allreduce(MPI_IN_PLACE, m->gw[1], size, MPI_DOUBLE, MPI_SUM, b->mpi);
-    product(b, m->y, CblasNoTrans, m->sum[1], CblasTrans, mean, m->g);
-    tanh_back(m->g, m->hidden, size);
-    product(b, m->x, CblasTrans, m->g, CblasNoTrans, mean, m->gw[0]);
-    MPI_Allreduce(MPI_IN_PLACE, m->gw[0], size, MPI_DOUBLE, MPI_SUM, b->mpi);
+        MPI_Allreduce(m->a[W + k], m->a[SUM + k], size, MPI_DOUBLE, MPI_SUM, b->mpi);
+    product(b, m->a[X], CblasNoTrans, m->a[SUM], CblasNoTrans, mean, m->a[HIDDEN]);
+    tanh_all(m->a[HIDDEN], size);
+    product(b, m->a[HIDDEN], CblasNoTrans, m->a[SUM + 1], CblasNoTrans, mean, m->a[Y]);
+    double loss = mean_square(m->a[Y], size);
+    product(b, m->a[HIDDEN], CblasTrans, m->a[Y], CblasNoTrans, mean, m->a[GW + 1]);
+    MPI_Allreduce(MPI_IN_PLACE, m->a[GW + 1], size, MPI_DOUBLE, MPI_SUM, b->mpi);
+    product(b, m->a[Y], CblasNoTrans, m->a[SUM + 1], CblasTrans, mean, m->a[G]);
+    tanh_back(m->a[G], m->a[HIDDEN], size);
+    product(b, m->a[X], CblasTrans, m->a[G], CblasNoTrans, mean, m->a[GW]);
+    MPI_Allreduce(MPI_IN_PLACE, m->a[GW], size, MPI_DOUBLE, MPI_SUM, b->mpi);
     bench_result(b, "loss", &loss, 1);
     for (int k = 0; k < N_WEIGHTS; k++)
-        bench_result(b, "gw", m->gw[k], size);
+        bench_result(b, "gw", m->a[GW + k], size);
 }
 
 /* ---- with the library ---- */
@@ -102,15 +102,15 @@ static void adjoin(bench *b) {
     aj_scope *scope = aj_scope_begin(b->ctx);
     aj_record_begin(b->ctx);
     for (int k = 0; k < N_WEIGHTS; k++)
-        w[k] = aj_scale(aj_allreduce(m->tw[k], MPI_SUM, b->comm), 1.0 / b->size);
-    aj_tensor *y = aj_matmul(aj_tanh(aj_matmul(m->tx, w[0])), w[1]);
+        w[k] = aj_scale(aj_allreduce(m->w[k], MPI_SUM, b->comm), 1.0 / b->size);
+    aj_tensor *y = aj_matmul(aj_tanh(aj_matmul(m->x, w[0])), w[1]);
     aj_tensor *loss = aj_mean(aj_square(y));
     for (int k = 0; k < N_WEIGHTS; k++)
-        aj_zero_grad(m->tw[k]);
+        aj_zero_grad(m->w[k]);
     aj_backward(b->ctx, loss, NULL);
     bench_result_tensor(b, "loss", loss);
     for (int k = 0; k < N_WEIGHTS; k++)
-        bench_result_tensor(b, "gw", aj_grad(m->tw[k]));
+        bench_result_tensor(b, "gw", aj_grad(m->w[k]));
     bench_scope_end(scope);
 }
 
