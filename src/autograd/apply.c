@@ -99,6 +99,8 @@ static bool is_recorded(const aji_call *c, aj_tensor *const *ins) {
     return floating && (active || (c->op->flags & AJI_OP_COMM));
 }
 
+typedef aji_value *read_value(aj_tensor *t, const char *user);
+
 /* What a consuming call has taken, to be given back if it fails. */
 typedef struct taken_operand {
     aj_tensor *t;
@@ -106,8 +108,8 @@ typedef struct taken_operand {
 } taken_operand;
 
 /* Take the value from a consumed operand. A parameter keeps a share, so that it can be whole again; outside a recording it is not marked at all. */
-static aj_status consume(aji_call *c, aj_tensor *t, taken_operand *taken) {
-    aji_value *v = aji_tensor_value(t, c->op->name);
+static aj_status consume(aji_call *c, aj_tensor *t, read_value *read, taken_operand *taken) {
+    aji_value *v = read(t, c->op->name);
     if (!v)
         return aj_ctx_status(c->ctx);
     if (aji_is_param(t)) {
@@ -136,10 +138,10 @@ bool aji_may_overwrite(const aji_call *c) {
 
 static aj_status compute(aji_call *c, aj_tensor *const *ins, aji_value **x, taken_operand *taken) {
     bool lazy = c->op->flags & (AJI_OP_LAZY | AJI_OP_ELEMENTWISE);
-    aji_value *(*read)(aj_tensor *, const char *) = lazy ? aji_tensor_pending : aji_tensor_value;
+    read_value *read = lazy ? aji_tensor_pending : aji_tensor_value;
     for (int i = 0; i < c->n_in; i++) {
         if (i == 0 && (c->op->flags & AJI_OP_CONSUMES)) {
-            aj_status status = consume(c, ins[0], taken);
+            aj_status status = consume(c, ins[0], read, taken);
             if (status != AJ_OK)
                 return status;
             x[0] = taken->value;

@@ -76,6 +76,7 @@ void aji_recording_swap(aj_ctx *ctx, aji_recording **recording, int *no_grad);
 aji_node *aji_leaf_new(aj_ctx *ctx);
 /* A node for a call that has run: inputs' edges, saved values, attr (moved into the node). NULL raised; the attr is still the caller's then. */
 aji_node *aji_node_record(const aji_call *c, aj_tensor *const *ins);
+void aji_node_drop_saved(aji_node *node);     /* the values for its vjp, which will not run again */
 void aji_node_clear(aji_node *node);          /* leave only the shell */
 aji_edge aji_tensor_edge(const aj_tensor *t); /* borrowed; node NULL if t is not active */
 aji_node *aji_param_leaf(const aj_tensor *t); /* NULL: not a parameter */

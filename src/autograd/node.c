@@ -98,19 +98,27 @@ aji_node *aji_node_record(const aji_call *c, aj_tensor *const *ins) {
     return node;
 }
 
+void aji_node_drop_saved(aji_node *node) {
+    for (int i = 0; i < node->n_in; i++) {
+        aji_value_release(node->saved_in[i]);
+        node->saved_in[i] = NULL;
+    }
+    for (int k = 0; k < node->n_out; k++) {
+        aji_value_release(node->saved_out[k]);
+        node->saved_out[k] = NULL;
+    }
+}
+
 void aji_node_clear(aji_node *node) {
     aji_value_release(node->grad);
     node->grad = NULL;
     if (!node->recording)
         return;
     node->recording = NULL;
-    for (int i = 0; i < node->n_in; i++) {
+    aji_node_drop_saved(node);
+    for (int i = 0; i < node->n_in; i++)
         if (node->in[i].node)
             aji_link_release(&node->in[i].node->link);
-        aji_value_release(node->saved_in[i]);
-    }
-    for (int k = 0; k < node->n_out; k++)
-        aji_value_release(node->saved_out[k]);
     if (node->op->attr_free)
         node->op->attr_free(node->ctx, node->attr);
     if (node->comm)

@@ -27,6 +27,7 @@ struct aji_sweep {
     collected *leaves;
     int64_t n_leaves, leaves_capacity;
     bool communicates;
+    bool consumes; /* nobody will ask again: what a node saved goes as soon as it was visited */
 };
 
 int64_t aji_sweep_count(const aji_sweep *sweep) {
@@ -247,8 +248,11 @@ static aj_status visit(aji_sweep *s, int64_t i) {
     bool arrived = is_comm(node);
     for (int k = 0; k < node->n_out; k++)
         arrived = arrived || g_out[k];
-    if (!s->visit[i] || !arrived)
+    if (!s->visit[i] || !arrived) {
+        if (s->consumes)
+            aji_node_drop_saved(node);
         return AJ_OK;
+    }
     size_t n_arrays = (size_t)(2 * node->n_in + node->n_out), bytes = n_arrays * sizeof(aj_tensor *) + (size_t)node->n_in;
     void *block = aji_alloc(s->ctx, bytes);
     aj_scope *scope = block ? aj_scope_begin(s->ctx) : NULL;
@@ -260,6 +264,8 @@ static aj_status visit(aji_sweep *s, int64_t i) {
         status = status == AJ_OK ? ended : status;
     }
     aji_free(s->ctx, block, bytes);
+    if (s->consumes)
+        aji_node_drop_saved(node);
     for (int k = 0; k < node->n_out; k++)
         if (!s->captured[s->first[i] + k])
             aj_release(&g_out[k]);
@@ -437,6 +443,7 @@ aj_status aji_sweep_run(aj_ctx *ctx, const char *op, const aji_sweep_spec *spec)
     aji_recording *r = ag ? ag->recording : NULL;
     if (status == AJ_OK) {
         aji_sweep s = {.ctx = ctx, .ag = ag, .spec = spec, .recording = r, .from = spec->from, .n = r->n - spec->from};
+        s.consumes = !spec->grads && !(spec->flags & AJ_RETAIN_GRAPH);
         bool stopped = r->stopped;
         int no_grad = ag->no_grad;
         int64_t before = r->n;

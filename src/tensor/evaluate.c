@@ -3,14 +3,18 @@
  *
  * An interior value that others hold too is stored on the way if it is likely to be read again and dear to compute again: another pending value
  * reads it, or a node saved it and it takes a transcendental function or no memory to speak of. Else it is computed in passing, and stored if
- * that happens a second time. So nothing is computed more than twice, and what is read once is never written.
+ * that happens a second time. One or two cheap steps are never stored. So nothing else is computed more than twice, and what is read once is
+ * never written.
  */
 #include <string.h>
 
 #include "tensor/cpu.h"
 #include "tensor/expression.h"
 
-enum { LITTLE = 256 }; /* entries: no memory to speak of */
+enum {
+    LITTLE = 256, /* entries: no memory to speak of */
+    SHALLOW = 2   /* steps: computed again as fast as read */
+};
 
 typedef struct builder {
     aj_ctx *ctx;
@@ -132,6 +136,8 @@ static bool is_stored(const builder *b, int s) {
     int inside = b->uses[s] - (s == b->program.n_steps - 1); /* the root's first use is the evaluation */
     if (v->refs == inside)
         return false; /* nobody else holds it */
+    if (v->expression.steps <= SHALLOW && !is_dear(v->expression.opcode))
+        return false;
     return v->users > inside || v->passed || (v->saved && (b->numel <= LITTLE || is_dear(v->expression.opcode)));
 }
 
@@ -185,24 +191,53 @@ static aj_status evaluate_full(aji_value *v) {
     return AJ_OK;
 }
 
-/* A program without steps cannot place: the operand goes through one that copies. */
+/* A part of a contiguous value, without a count of its own. */
+static aji_value part_of(const aji_value *v, const int64_t *lo, const int64_t *extent) {
+    aji_value part = *v;
+    for (int d = 0; d < v->meta.ndim; d++) {
+        part.meta.shape[d] = extent[d];
+        part.offset += lo[d] * v->strides[d];
+    }
+    return part;
+}
+
+/* y = 0 outside the box: on each axis what lies before and behind it, and on the axes before inside it. */
+static aj_status clear_around(const aji_value *y, const int64_t *box_lo, const int64_t *box_extent) {
+    aji_value *zero = aji_value_full(y->ctx, y->device, &(aji_meta){.dtype = y->meta.dtype}, 0);
+    aj_status status = zero ? aji_value_evaluate(zero) : AJ_ERR_MEMORY;
+    int64_t lo[AJ_MAX_NDIM] = {0}, extent[AJ_MAX_NDIM];
+    memcpy(extent, y->meta.shape, sizeof(extent));
+    for (int d = 0; d < y->meta.ndim && status == AJ_OK; d++) {
+        int64_t begin[] = {0, box_lo[d] + box_extent[d]}, end[] = {box_lo[d], y->meta.shape[d]};
+        for (int side = 0; side < 2 && status == AJ_OK; side++) {
+            lo[d] = begin[side];
+            extent[d] = end[side] - begin[side];
+            aji_value part = part_of(y, lo, extent), zeros = part;
+            zeros.storage = zero->storage;
+            zeros.offset = 0;
+            memset(zeros.strides, 0, sizeof(zeros.strides));
+            if (aji_meta_numel(&part.meta) > 0)
+                status = aji_do_copy("adjoin", &zeros, &part);
+        }
+        lo[d] = box_lo[d];
+        extent[d] = box_extent[d];
+    }
+    aji_value_release(zero);
+    return status;
+}
+
 static aj_status evaluate_placed(aji_value *v) {
-    builder b;
-    b.ctx = v->ctx;
-    b.numel = aji_meta_numel(&v->meta);
-    b.program.n_in = b.program.n_out = 0;
-    b.n_stored = 0;
-    int input;
-    aj_status status = input_of(&b, v, &input);
-    if (status != AJ_OK)
-        return status;
-    b.program.n_steps = 1;
-    b.program.steps[0] = (aji_step){.opcode = AJI_STEP_COPY, .dtype = v->meta.dtype};
-    b.step[0] = v;
-    status = store(&b, 0);
+    const aji_expression *e = &v->expression;
+    const int64_t *extent = e->src[0]->meta.shape;
+    aji_value *y = aji_value_new(v->ctx, v->device, &v->meta);
+    aj_status status = y ? clear_around(y, e->lo, extent) : AJ_ERR_MEMORY;
+    if (status == AJ_OK) {
+        aji_value part = part_of(y, e->lo, extent);
+        status = aji_value_evaluate_into("adjoin", e->src[0], &part);
+    }
     if (status == AJ_OK)
-        status = aji_do_run("adjoin", &b.program, (const aji_value *const *)b.in, (const aji_value *const *)b.out);
-    settle(&b, status);
+        aji_expression_settle(v, aji_storage_retain(y->storage));
+    aji_value_release(y);
     return status;
 }
 

@@ -103,7 +103,7 @@ void aji_tensor_set_value(aj_tensor *t, aji_value *v) {
 }
 
 aji_value *aji_tensor_consume(aj_tensor *t, const char *consumer) {
-    aji_value *v = aji_tensor_value(t, consumer);
+    aji_value *v = aji_tensor_pending(t, consumer);
     if (!v)
         return NULL;
     t->value = NULL;

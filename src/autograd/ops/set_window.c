@@ -31,14 +31,21 @@ static aj_status overwrite(aji_call *c, aji_value *y) {
     return aji_finish(c, y, aji_fill("aj_set_window", aji_window_view(y, a->lo, c->in_meta[1].shape), c->x[1]));
 }
 
-static aj_status forward(aji_call *c) {
+/* Between zeros: pending still. */
+static aj_status place(aji_call *c) {
     const attr *a = c->attr;
-    if (aji_is_zero(c->x[0]))
-        return aji_finish(c, aji_value_placed(c->x[1], c->out_meta, a->lo), AJ_OK);
-    return overwrite(c, aji_value_copy(c->x[0]));
+    return aji_finish(c, aji_value_placed(c->x[1], c->out_meta, a->lo), AJ_OK);
+}
+
+static aj_status forward(aji_call *c) {
+    return aji_is_zero(c->x[0]) ? place(c) : overwrite(c, aji_value_copy(c->x[0]));
 }
 
 static aj_status forward_inplace(aji_call *c) {
+    if (aji_is_zero(c->x[0]))
+        return place(c);
+    if (aji_value_evaluate(c->x[0]) != AJ_OK)
+        return aj_ctx_status(c->ctx);
     return overwrite(c, aji_value_exclusive(c->x[0]) ? aji_value_retain(c->x[0]) : aji_value_copy(c->x[0]));
 }
 
