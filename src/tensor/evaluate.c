@@ -22,6 +22,7 @@ typedef struct builder {
     aji_program program;
     aji_value *step[AJI_MAX_STEPS]; /* the value of each */
     int uses[AJI_MAX_STEPS];        /* by steps of the program */
+    int cost[AJI_MAX_STEPS];        /* steps that lead to it from what is stored; 0: it is stored itself */
     aji_value *in[AJI_MAX_INPUTS];
     int n_stored;
     aji_value *stored[AJI_MAX_OUTPUTS]; /* pending values that get storage */
@@ -136,9 +137,18 @@ static bool is_stored(const builder *b, int s) {
     int inside = b->uses[s] - (s == b->program.n_steps - 1); /* the root's first use is the evaluation */
     if (v->refs == inside)
         return false; /* nobody else holds it */
-    if (v->expression.steps <= SHALLOW && !is_dear(v->expression.opcode))
+    if (b->cost[s] <= SHALLOW && !is_dear(v->expression.opcode))
         return false;
     return v->users > inside || v->passed || (v->saved && (b->numel <= LITTLE || is_dear(v->expression.opcode)));
+}
+
+static int cost(const builder *b, int s) {
+    const aji_step *step = &b->program.steps[s];
+    int sum = 1;
+    for (int k = 0; k < b->step[s]->expression.n_src; k++)
+        if (step->src[k] >= b->program.n_in)
+            sum += b->cost[step->src[k] - b->program.n_in];
+    return sum < AJI_MAX_STEPS ? sum : AJI_MAX_STEPS;
 }
 
 static aj_status store(builder *b, int s) {
@@ -155,9 +165,13 @@ static aj_status store(builder *b, int s) {
 /* Interior values that are to be stored. */
 static aj_status store_interior(builder *b, int end) {
     for (int s = 0; s < end; s++) {
-        if (!is_stored(b, s))
+        b->cost[s] = cost(b, s);
+        if (!is_stored(b, s)) {
             b->step[s]->passed = true;
-        else if (store(b, s) != AJ_OK)
+            continue;
+        }
+        b->cost[s] = 0;
+        if (store(b, s) != AJ_OK)
             return AJ_ERR_MEMORY;
     }
     return AJ_OK;
