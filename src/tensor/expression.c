@@ -10,9 +10,9 @@
 #include "tensor/cpu.h"
 #include "tensor/expression.h"
 
-/* Longer expressions are cut: an operand is evaluated at the call. */
-enum { MOST_STEPS = 48, MOST_INPUTS = AJI_MAX_INPUTS };
-_Static_assert(MOST_STEPS <= AJI_MAX_STEPS, "an expression fits into a program");
+/* Longer expressions are cut: an operand is evaluated at the call. A step that is evaluated later on becomes an input. */
+enum { MOST_STEPS = 48, MOST_INPUTS = 16 };
+_Static_assert(MOST_STEPS <= AJI_MAX_STEPS && MOST_STEPS + MOST_INPUTS <= AJI_MAX_INPUTS, "an expression fits into a program");
 
 bool aji_value_is_pending(const aji_value *v) {
     return !v->storage;

@@ -173,7 +173,7 @@ typedef enum aji_opcode {
 } aji_opcode;
 
 #define AJI_MAX_STEPS 64
-#define AJI_MAX_INPUTS 16
+#define AJI_MAX_INPUTS 64
 #define AJI_MAX_OUTPUTS (AJI_MAX_STEPS + 1)
 
 typedef struct aji_step {
