@@ -154,6 +154,13 @@ bool aji_ctx_checked(const aj_ctx *ctx);
 int64_t aji_ctx_error_epoch(const aj_ctx *ctx); /* counts clear_error calls: tells one error episode from the next */
 aj_scope *aji_ctx_scope(const aj_ctx *ctx);     /* the innermost open scope */
 aj_scope *aji_scope_parent(const aj_scope *scope);
+/* A scope inside the current one for handles alone: what is made from here on is released by aji_handles_release. */
+typedef struct aji_handles {
+    aj_scope *scope;
+    void *last;
+} aji_handles;
+aji_handles aji_handles_begin(aj_ctx *ctx);
+void aji_handles_release(aji_handles h);
 void *aji_scope_mark(aj_scope *scope, aji_slot slot); /* the room that scope_mark was given */
 
 /* ---- elementwise programs: run by the one executor ---- */
