@@ -87,8 +87,7 @@ static aj_status infer(aji_call *c) {
     return status;
 }
 
-/* Will this call be a node? A communication on floats always, a local operation if an input is active; never what is piecewise constant. */
-static bool is_recorded(const aji_call *c, aj_tensor *const *ins) {
+bool aji_is_recorded(const aji_call *c, aj_tensor *const *ins) {
     if (!aj_is_recording(c->ctx) || (c->op->flags & AJI_OP_CONSTANT))
         return false;
     bool floating = c->n_out == 0, active = false;
@@ -183,7 +182,7 @@ static aj_status run(aji_call *c, frame *f, aj_tensor *const *ins, aj_tensor **o
         f->in_meta[i] = *aji_tensor_meta(ins[i]);
     if ((status = infer(c)) != AJ_OK)
         return status;
-    bool record = is_recorded(c, ins);
+    bool record = aji_is_recorded(c, ins);
     if (record && !c->op->vjp)
         return aj_raise(c->ctx, AJ_ERR_UNSUPPORTED,
                         "%s: it has no derivative; expected one inside a recording (see aj_detach, aj_no_grad_begin)",
@@ -226,6 +225,9 @@ aj_status aji_apply(const aji_op *op, aj_comm *comm, aj_ctx *ctx, const void *at
 }
 
 static aj_tensor *apply(const aji_op *op, const void *attr, int n, aj_tensor *const *xs) {
+    aji_value *x[FEW];
+    if ((op->flags & AJI_OP_ELEMENTWISE) && aji_is_plain(op, n, xs, x))
+        return aji_apply_plain(op, attr, n, xs, x);
     aj_ctx *ctx = aji_ctx_of(op->name, n, xs);
     aj_tensor *y = NULL;
     if (!ctx || aji_apply(op, NULL, ctx, attr, n, xs, 1, &y) != AJ_OK)

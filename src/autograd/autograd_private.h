@@ -81,6 +81,14 @@ void aji_node_clear(aji_node *node);          /* leave only the shell */
 aji_edge aji_tensor_edge(const aj_tensor *t); /* borrowed; node NULL if t is not active */
 aji_node *aji_param_leaf(const aj_tensor *t); /* NULL: not a parameter */
 
+/* apply.c */
+/* Will this call be a node? A communication on floats always, a local operation if an input is active; never what is piecewise constant. */
+bool aji_is_recorded(const aji_call *c, aj_tensor *const *ins);
+
+/* elementwise.c: the usual case, floats of one shape, in which nothing is left to check or infer. */
+bool aji_is_plain(const aji_op *op, int n, aj_tensor *const *xs, aji_value **x);
+aj_tensor *aji_apply_plain(const aji_op *op, const void *attr, int n, aj_tensor *const *xs, aji_value *const *x);
+
 /* sweep.c */
 enum { AJI_TRANSPOSE = 1 << 16 }; /* a flag beside the public ones: see aji_sweep_transposes */
 typedef struct aji_sweep_spec {

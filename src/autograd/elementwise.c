@@ -56,19 +56,61 @@ aj_status aji_infer_scalars(aji_call *c) {
     return aji_infer_elementwise(c);
 }
 
-aj_status aji_forward_elementwise(aji_call *c) {
-    const aji_scalars *scalars = c->attr;
-    aji_step step = {.opcode = c->op->step, .dtype = working_dtype(c)};
-    if (c->op->step == AJI_STEP_CAST) {
+static aji_step step_of(const aji_op *op, aj_dtype dtype, const aji_scalars *scalars) {
+    aji_step step = {.opcode = op->step, .dtype = dtype};
+    if (op->step == AJI_STEP_CAST) {
         step.from = step.dtype;
         step.dtype = scalars->to;
     }
-    if (c->op->attr_size) {
+    if (op->attr_size) {
         step.imm[0] = scalars->imm[0];
         step.imm[1] = scalars->imm[1];
     }
+    return step;
+}
+
+aj_status aji_forward_elementwise(aji_call *c) {
+    aji_step step = step_of(c->op, working_dtype(c), c->attr);
     c->y[0] = aji_value_step(c->ctx, c->device, &c->out_meta[0], &step, c->n_in, c->x);
     return c->y[0] ? AJ_OK : aj_ctx_status(c->ctx);
+}
+
+bool aji_is_plain(const aji_op *op, int n, aj_tensor *const *xs, aji_value **x) {
+    bool plain = op->infer == aji_infer_elementwise || op->infer == aji_infer_scalars;
+    return plain && op->step != AJI_STEP_CAST && aji_are_uniform(n, xs, x) && aji_dtype_is_float(x[0]->meta.dtype);
+}
+
+aj_tensor *aji_apply_plain(const aji_op *op, const void *attr, int n, aj_tensor *const *xs, aji_value *const *x) {
+    aji_value *first = x[0], *y;
+    aj_ctx *ctx = first->ctx;
+    aji_meta meta[4] = {first->meta, first->meta, first->meta, first->meta};
+    if (is_comparison(op->step))
+        meta[3].dtype = AJ_U8;
+    const char *before = aji_ctx_enter(ctx, op->name);
+    aji_step step = step_of(op, first->meta.dtype, attr);
+    aj_tensor *t = NULL;
+    if ((y = aji_value_step(ctx, first->device, &meta[3], &step, n, x)))
+        t = aji_tensor_wrap(aji_value_retain(y), op->name);
+    aji_call c = {.ctx = ctx,
+                  .op = op,
+                  .attr = (void *)attr,
+                  .device = first->device,
+                  .n_in = n,
+                  .n_out = 1,
+                  .in_meta = meta,
+                  .out_meta = &meta[3],
+                  .x = x,
+                  .y = &y};
+    if (t && aji_is_recorded(&c, xs)) {
+        aji_node *node = aji_node_record(&c, xs);
+        if (node)
+            aji_tensor_set_link(t, (aji_link *)node, 0);
+        else
+            aj_release(&t);
+    }
+    aji_value_release(y);
+    aji_ctx_enter(ctx, before);
+    return t;
 }
 
 static aj_tensor *full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value) {

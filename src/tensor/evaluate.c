@@ -44,7 +44,7 @@ static int add_input(builder *b, aji_value *v, const int64_t *lo) {
 
 static aj_status input_of(builder *b, aji_value *v, int *value) {
     bool placed = !v->storage && v->expression.kind == AJI_PENDING_PLACED;
-    if (placed && aji_meta_numel(&v->meta) != b->numel)
+    if (placed && v->numel != b->numel)
         placed = false; /* it broadcasts */
     aji_value *source = placed ? v->expression.src[0] : v;
     aj_status status = aji_value_evaluate(source);
@@ -86,7 +86,7 @@ static aj_status add_value(builder *b, aji_value *v, int *value) {
 
 static aj_status build(builder *b, aji_value *v) {
     b->ctx = v->ctx;
-    b->numel = aji_meta_numel(&v->meta);
+    b->numel = v->numel;
     b->program.n_in = b->program.n_steps = b->program.n_out = 0;
     b->n_stored = 0;
     int root;
@@ -310,7 +310,7 @@ aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value 
 static aj_status reduce_input(const char *op, aji_reduction kind, aji_value *x, unsigned axes, const aji_value *result) {
     builder b;
     b.ctx = x->ctx;
-    b.numel = aji_meta_numel(&x->meta);
+    b.numel = x->numel;
     b.program.n_in = b.program.n_steps = b.program.n_out = 0;
     int input;
     aj_status status = input_of(&b, x, &input);
@@ -320,7 +320,7 @@ static aj_status reduce_input(const char *op, aji_reduction kind, aji_value *x, 
 }
 
 aj_status aji_value_reduce(const char *op, aji_reduction kind, aji_value *x, unsigned axes, const aji_value *result) {
-    if (!aji_value_fuses(x, aji_meta_numel(&x->meta)))
+    if (!aji_value_fuses(x, x->numel))
         return reduce_input(op, kind, x, axes, result);
     builder b;
     aj_status status = build(&b, x);

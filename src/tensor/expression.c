@@ -11,7 +11,7 @@
 #include "tensor/expression.h"
 
 /* Longer expressions are cut: an operand is evaluated at the call. A step that is evaluated later on becomes an input. */
-enum { MOST_STEPS = 48, MOST_INPUTS = 16 };
+enum { MOST_STEPS = 48, MOST_INPUTS = 16, LITTLE = 1024 /* entries */ };
 _Static_assert(MOST_STEPS <= AJI_MAX_STEPS && MOST_STEPS + MOST_INPUTS <= AJI_MAX_INPUTS, "an expression fits into a program");
 
 bool aji_value_is_pending(const aji_value *v) {
@@ -28,6 +28,7 @@ static aji_value *new_pending(aj_ctx *ctx, aj_device device, const aji_meta *met
     v->ctx = ctx;
     v->device = device;
     v->meta = *meta;
+    v->numel = aji_meta_numel(meta);
     v->storage = NULL;
     v->expression = (aji_expression){.kind = (unsigned char)kind};
     return v;
@@ -139,18 +140,19 @@ static void count_value(count *c, aji_value *v, int64_t numel) {
         count_value(c, v->expression.src[k], numel);
 }
 
-void aji_expression_count(aji_value *v, int *steps, int *inputs) {
-    count c = {.n_seen = 0};
-    count_value(&c, v, aji_meta_numel(&v->meta));
+static void count_exactly(aji_value *v) {
+    count c;
+    c.n_seen = c.steps = c.inputs = 0;
+    count_value(&c, v, v->numel);
     for (int i = 0; i < c.n_seen; i++)
         c.seen[i]->number = 0;
-    *steps = c.steps;
-    *inputs = c.n_seen == AJI_MAX_STEPS + AJI_MAX_INPUTS ? MOST_INPUTS + 1 : c.inputs;
+    v->expression.steps = (short)c.steps;
+    v->expression.inputs = (short)(c.n_seen == AJI_MAX_STEPS + AJI_MAX_INPUTS ? MOST_INPUTS + 1 : c.inputs);
 }
 
 /* The tree's numbers: a value that is read twice counts twice. */
 static void add_up(aji_value *v) {
-    int64_t numel = aji_meta_numel(&v->meta);
+    int64_t numel = v->numel;
     int steps = 1, inputs = 0;
     for (int k = 0; k < v->expression.n_src; k++) {
         const aji_value *src = v->expression.src[k];
@@ -166,20 +168,18 @@ static bool fits(const aji_value *v) {
     return v->expression.steps <= MOST_STEPS && v->expression.inputs <= MOST_INPUTS;
 }
 
-/* Evaluate the longest operand, until the rest fits. */
+/* Evaluate the longest operand, until the rest fits. Where there is memory to save it pays to look closer first: what is read twice counted twice. */
 static aj_status cut(aji_value *v) {
     add_up(v);
     while (!fits(v)) {
-        int steps, inputs;
-        aji_expression_count(v, &steps, &inputs);
-        v->expression.steps = (short)steps;
-        v->expression.inputs = (short)inputs;
+        if (v->numel > LITTLE)
+            count_exactly(v);
         if (fits(v))
             return AJ_OK;
         aji_value *longest = NULL;
         for (int k = 0; k < v->expression.n_src; k++) {
             aji_value *src = v->expression.src[k];
-            if (aji_value_fuses(src, aji_meta_numel(&v->meta)) && (!longest || src->expression.steps > longest->expression.steps))
+            if (aji_value_fuses(src, v->numel) && (!longest || src->expression.steps > longest->expression.steps))
                 longest = src;
         }
         aj_status status = aji_value_evaluate(longest);
@@ -199,7 +199,7 @@ static bool keeps_zeros(const aji_value *v) {
 }
 
 aji_value *aji_value_placed(aji_value *v, const aji_meta *meta, const int64_t *lo) {
-    if (aji_meta_numel(&v->meta) == 0)
+    if (v->numel == 0)
         return aji_value_full(v->ctx, v->device, meta, 0);
     if (aji_same_shape(&v->meta, meta))
         return aji_value_retain(v);

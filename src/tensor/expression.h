@@ -12,10 +12,8 @@ typedef enum aji_pending {
 
 /* Is v computed in the same pass as values of numel entries that read it? Else it is evaluated before, and an input. */
 static inline bool aji_value_fuses(const aji_value *v, int64_t numel) {
-    return !v->storage && v->expression.kind == AJI_PENDING_STEP && aji_meta_numel(&v->meta) == numel;
+    return !v->storage && v->expression.kind == AJI_PENDING_STEP && v->numel == numel;
 }
-/* The steps and inputs that v takes, each counted once. */
-void aji_expression_count(aji_value *v, int *steps, int *inputs);
 /* v has its storage now: let go of what it was made of. */
 void aji_expression_settle(aji_value *v, aji_storage *storage);
 void aji_expression_release(aji_value *v);

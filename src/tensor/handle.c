@@ -123,6 +123,18 @@ const char *aji_tensor_made_by(const aj_tensor *t) {
     return t->made_by;
 }
 
+bool aji_are_uniform(int n, aj_tensor *const *t, aji_value **x) {
+    const aj_tensor *first = t[0];
+    for (int i = 0; i < n; i++) {
+        const aj_tensor *other = t[i];
+        if (!other || other->consumer || other->ctx != first->ctx || other->device != first->device ||
+            other->meta.dtype != first->meta.dtype || !aji_same_shape(&other->meta, &first->meta))
+            return false;
+        x[i] = other->value;
+    }
+    return true;
+}
+
 aj_status aji_check_operand(aj_ctx *ctx, const char *op, aj_tensor *t) {
     if (t->ctx != ctx)
         return aj_raise(ctx, AJ_ERR_CONTEXT,

@@ -56,6 +56,7 @@ struct aji_value {
     int number;  /* evaluate.c: of its step in the program that is being built, plus 1; 0: not in one */
     bool saved;  /* a node holds it for its vjp */
     bool passed; /* it was computed on the way to another value once, and not stored */
+    int64_t numel;
     aj_ctx *ctx;
     aj_device device;
     aji_meta meta;
@@ -124,6 +125,8 @@ aji_value *aji_tensor_consume(aj_tensor *t, const char *consumer);
 void aji_tensor_unconsume(aj_tensor *t, aji_value *v); /* whole again; takes over the reference */
 const char *aji_tensor_consumer(const aj_tensor *t);   /* NULL if t may be used */
 const char *aji_tensor_made_by(const aj_tensor *t);
+/* Are these of one context, device, dtype and shape, and none consumed or NULL? Then x is filled in with their values, left pending. */
+bool aji_are_uniform(int n, aj_tensor *const *t, aji_value **x);
 /* Check an operand: raises AJ_ERR_CONTEXT (another context), AJ_ERR_STATE (consumed). t not NULL. */
 aj_status aji_check_operand(aj_ctx *ctx, const char *op, aj_tensor *t);
 /* The context of the first operand that is not NULL. Raises AJ_ERR_ARG there if another one is NULL (position named). NULL: do not go on. */

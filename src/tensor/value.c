@@ -100,6 +100,7 @@ aji_value *aji_value_over(aji_storage *storage, const aji_meta *meta) {
     v->ctx = storage->ctx;
     v->device = storage->device;
     v->meta = *meta;
+    v->numel = aji_meta_numel(meta);
     v->storage = storage;
     v->offset = 0;
     aji_value_set_contiguous(v);
