@@ -2,7 +2,7 @@
  * Evaluation: a pending expression becomes a program, which the device runs in one pass.
  *
  * An interior value that others hold too is stored on the way if it is likely to be read again and dear to compute again: another pending value
- * reads it, or a node saved it and it takes a transcendental function or no memory to speak of. Else it is computed in passing, and stored if
+ * reads it, or a node saved it and it takes a transcendental function. Else it is computed in passing, and stored if
  * that happens a second time. One or two cheap steps are never stored. So nothing else is computed more than twice, and what is read once is
  * never written.
  */
@@ -11,10 +11,7 @@
 #include "tensor/cpu.h"
 #include "tensor/expression.h"
 
-enum {
-    LITTLE = 256, /* entries: no memory to speak of */
-    SHALLOW = 2   /* steps: computed again as fast as read */
-};
+enum { SHALLOW = 2 }; /* steps: computed again as fast as read */
 
 typedef struct builder {
     aj_ctx *ctx;
@@ -139,7 +136,7 @@ static bool is_stored(const builder *b, int s) {
         return false; /* nobody else holds it */
     if (b->cost[s] <= SHALLOW && !is_dear(v->expression.opcode))
         return false;
-    return v->users > inside || v->passed || (v->saved && (b->numel <= LITTLE || is_dear(v->expression.opcode)));
+    return v->users > inside || v->passed || (v->saved && is_dear(v->expression.opcode));
 }
 
 static int cost(const builder *b, int s) {

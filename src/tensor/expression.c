@@ -11,7 +11,7 @@
 #include "tensor/expression.h"
 
 /* Longer expressions are cut: an operand is evaluated at the call. A step that is evaluated later on becomes an input. */
-enum { MOST_STEPS = 48, MOST_INPUTS = 16, LITTLE = 1024 /* entries */ };
+enum { MOST_STEPS = 48, MOST_INPUTS = 16 };
 _Static_assert(MOST_STEPS <= AJI_MAX_STEPS && MOST_STEPS + MOST_INPUTS <= AJI_MAX_INPUTS, "an expression fits into a program");
 
 bool aji_value_is_pending(const aji_value *v) {
@@ -168,12 +168,11 @@ static bool fits(const aji_value *v) {
     return v->expression.steps <= MOST_STEPS && v->expression.inputs <= MOST_INPUTS;
 }
 
-/* Evaluate the longest operand, until the rest fits. Where there is memory to save it pays to look closer first: what is read twice counted twice. */
+/* Evaluate the longest operand, until the rest fits. In the tree, what is read twice counted twice. */
 static aj_status cut(aji_value *v) {
     add_up(v);
     while (!fits(v)) {
-        if (v->numel > LITTLE)
-            count_exactly(v);
+        count_exactly(v);
         if (fits(v))
             return AJ_OK;
         aji_value *longest = NULL;
@@ -188,6 +187,31 @@ static aj_status cut(aji_value *v) {
         add_up(v);
     }
     return AJ_OK;
+}
+
+/* ---- little ones ---- */
+
+/* Entries from which on it pays to wait: fewer are computed faster than a program of them is planned. */
+enum { LITTLE = 64 };
+
+/* Is the step little work on contiguous operands in host memory? */
+static bool is_little(aj_device device, const aji_meta *meta, int n, aji_value *const *src) {
+    for (int k = 0; k < n; k++)
+        if (src[k]->numel > LITTLE || !src[k]->storage || !aji_same_shape(&src[k]->meta, meta) ||
+            !aji_value_is_contiguous(src[k]))
+            return false;
+    return aji_is_host(device);
+}
+
+static aji_value *compute_now(aj_ctx *ctx, aj_device device, const aji_meta *meta, const aji_step *step, int n,
+                              aji_value *const *src) {
+    const void *from[3] = {NULL, NULL, NULL};
+    for (int k = 0; k < n; k++)
+        from[k] = aji_value_data(src[k]);
+    aji_value *y = aji_value_new(ctx, device, meta);
+    if (y)
+        aji_step_kernel(step)((int)y->numel, y->storage->data, from, step->imm);
+    return y;
 }
 
 /* ---- making ---- */
@@ -231,6 +255,12 @@ aji_value *aji_value_step(aj_ctx *ctx, aj_device device, const aji_meta *meta, c
     aji_value *left = n == 2 ? fold_operand(&folded, src) : NULL;
     if (left && folded.opcode == AJI_STEP_SCALE && folded.imm[0] == 1 && aji_same_shape(&left->meta, meta))
         return aji_value_retain(left);
+    if (left) {
+        src = &left;
+        n = 1;
+    }
+    if (is_little(device, meta, n, src))
+        return compute_now(ctx, device, meta, &folded, n, src);
     aji_value *v = new_pending(ctx, device, meta, AJI_PENDING_STEP);
     if (!v)
         return NULL;
@@ -240,8 +270,8 @@ aji_value *aji_value_step(aj_ctx *ctx, aj_device device, const aji_meta *meta, c
     e->from = (unsigned char)folded.from;
     e->imm[0] = folded.imm[0];
     e->imm[1] = folded.imm[1];
-    for (int k = 0; k < (left ? 1 : n); k++)
-        add_source(v, left ? left : src[k]);
+    for (int k = 0; k < n; k++)
+        add_source(v, src[k]);
     aj_status status = cut(v);
     if (status == AJ_OK && !ctx->fuse)
         status = aji_value_evaluate(v);

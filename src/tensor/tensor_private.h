@@ -30,7 +30,7 @@ static inline void aji_list_remove(aji_list *item) {
 }
 
 /* A counted block of memory: of a device, or the user's. */
-typedef enum aji_owner { AJI_OWNED, AJI_ADOPTED, AJI_BORROWED } aji_owner;
+typedef enum aji_owner { AJI_OWNED, AJI_WITHIN, AJI_ADOPTED, AJI_BORROWED } aji_owner; /* WITHIN: in the block of the header */
 struct aji_storage {
     int refs;
     aji_owner owner;

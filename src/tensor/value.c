@@ -6,19 +6,28 @@
 
 #include "tensor/expression.h"
 
+/* Little data lies behind its header, in one block of memory. */
+enum { HEADER = (sizeof(aji_storage) + 63) / 64 * 64, LITTLE = 64 };
+
+static void count_live(aj_ctx *ctx, int64_t bytes) {
+    int64_t live = ctx->stat[AJ_STAT_LIVE_BYTES] += bytes;
+    if (live > ctx->stat[AJ_STAT_PEAK_BYTES])
+        ctx->stat[AJ_STAT_PEAK_BYTES] = live;
+}
+
 aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes) {
-    aji_storage *s = aji_alloc(ctx, sizeof(*s));
+    bool within = bytes <= LITTLE && aji_is_host(device);
+    aji_storage *s = aji_alloc(ctx, within ? HEADER + LITTLE : sizeof(*s));
     if (!s)
         return NULL;
-    *s = (aji_storage){.refs = 1, .owner = AJI_OWNED, .ctx = ctx, .device = device, .bytes = bytes ? bytes : 1};
-    s->data = device->table->alloc(ctx, s->bytes);
+    *s = (aji_storage){
+        .refs = 1, .owner = within ? AJI_WITHIN : AJI_OWNED, .ctx = ctx, .device = device, .bytes = bytes ? bytes : 1};
+    s->data = within ? (char *)s + HEADER : device->table->alloc(ctx, s->bytes);
     if (!s->data) {
         aji_free(ctx, s, sizeof(*s));
         return NULL;
     }
-    int64_t live = ctx->stat[AJ_STAT_LIVE_BYTES] += (int64_t)s->bytes;
-    if (live > ctx->stat[AJ_STAT_PEAK_BYTES])
-        ctx->stat[AJ_STAT_PEAK_BYTES] = live;
+    count_live(ctx, (int64_t)s->bytes);
     ctx->stat[AJ_STAT_STORAGES]++;
     return s;
 }
@@ -43,12 +52,17 @@ aji_storage *aji_storage_user(aj_ctx *ctx, void *data, size_t bytes, void (*dele
 }
 
 static void free_data(aji_storage *s) {
+    if (s->owner == AJI_OWNED || s->owner == AJI_WITHIN)
+        s->ctx->stat[AJ_STAT_LIVE_BYTES] -= (int64_t)s->bytes;
     if (s->owner == AJI_OWNED) {
         s->device->table->free(s->ctx, s->data, s->bytes);
-        s->ctx->stat[AJ_STAT_LIVE_BYTES] -= (int64_t)s->bytes;
     } else if (s->owner == AJI_ADOPTED) {
         s->deleter(s->data, s->user);
     }
+}
+
+static bool is_own(const aji_storage *s) {
+    return s->owner == AJI_OWNED || s->owner == AJI_WITHIN;
 }
 
 aji_storage *aji_storage_retain(aji_storage *s) {
@@ -61,20 +75,20 @@ void aji_storage_release(aji_storage *s) {
         return;
     free_data(s);
     s->ctx->stat[AJ_STAT_STORAGES]--;
-    aji_free(s->ctx, s, sizeof(*s));
+    aji_free(s->ctx, s, s->owner == AJI_WITHIN ? HEADER + LITTLE : sizeof(*s));
 }
 
 aj_status aji_storage_own(aji_storage *s) {
-    aji_storage *copy = aji_storage_new(s->ctx, s->device, s->bytes);
-    if (!copy)
+    size_t bytes = s->bytes ? s->bytes : 1;
+    void *mine = s->device->table->alloc(s->ctx, bytes);
+    if (!mine)
         return AJ_ERR_MEMORY;
-    memcpy(copy->data, s->data, s->bytes);
-    void *mine = copy->data;
-    copy->data = s->data;
-    copy->owner = s->owner;
+    memcpy(mine, s->data, s->bytes);
+    free_data(s);
     s->data = mine;
+    s->bytes = bytes;
     s->owner = AJI_OWNED;
-    aji_storage_release(copy);
+    count_live(s->ctx, (int64_t)bytes);
     return AJ_OK;
 }
 
@@ -247,7 +261,7 @@ aji_value *aji_value_reshape(aji_value *v, const aji_meta *meta) {
 }
 
 bool aji_value_exclusive(const aji_value *v) {
-    return v->refs == 1 && v->storage->refs == 1 && v->storage->owner == AJI_OWNED && aji_value_is_contiguous(v);
+    return v->refs == 1 && v->storage->refs == 1 && is_own(v->storage) && aji_value_is_contiguous(v);
 }
 
 bool aji_value_is_borrowed(const aji_value *v) {
