@@ -352,6 +352,7 @@ static double apply_reference(aji_opcode opcode, const double *x, const double *
         return a;
     case AJI_STEP_WHERE:
         return a != 0 ? b : x[2];
+    case AJI_STEP_PLACE:
     case AJI_N_STEPS:
         break;
     }

@@ -61,6 +61,7 @@ int aji_step_arity(aji_opcode opcode) {
 #include "tensor/steps.def"
         [AJI_STEP_CAST] = 1,
         [AJI_STEP_WHERE] = 3,
+        [AJI_STEP_PLACE] = 1,
     };
     return arity[opcode];
 }

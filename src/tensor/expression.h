@@ -10,6 +10,13 @@ typedef enum aji_pending {
     AJI_PENDING_PLACED /* src[0] in a box, zeros around it */
 } aji_pending;
 
+/* Longer expressions are cut: an operand is evaluated at the call. In a program each PLACED input takes a step, a few more steps with inputs of
+ * their own are computed in boxes, and a step that is evaluated later on becomes an input. */
+enum { AJI_MOST_STEPS = 48, AJI_MOST_INPUTS = 16, AJI_MOST_IN_BOXES = 16 };
+_Static_assert(AJI_MOST_STEPS + AJI_MOST_INPUTS + AJI_MOST_IN_BOXES <= AJI_MAX_STEPS, "steps fit into a program");
+_Static_assert(AJI_MOST_STEPS + AJI_MOST_INPUTS + 3 * AJI_MOST_IN_BOXES <= AJI_MAX_INPUTS, "inputs fit into a program");
+_Static_assert(AJI_MOST_INPUTS <= AJI_MAX_BOXES, "boxes fit into a program");
+
 /* Is v computed in the same pass as values of numel entries that read it? Else it is evaluated before, and an input. */
 static inline bool aji_value_fuses(const aji_value *v, int64_t numel) {
     return !v->storage && v->expression.kind == AJI_PENDING_STEP && v->numel == numel;
