@@ -11,14 +11,17 @@
 #define FROM_FLOAT(x) AJI_SATURATE(T, x, LOW, HIGH)
 #endif
 
-#define KERNEL(name) static void PASTE(name, TAG)(int n, void *restrict dst, const void *const src[3], const double imm[2])
+#define KERNEL(name) static void PASTE(name, TAG)(int n, void *dst, const void *const src[3], const double imm[2])
+
+/* The result may lie on an operand, entry on entry: not restrict, but no iteration waits for another either. */
+#define EACH(index) _Pragma("GCC ivdep") for (int index = 0; index < n; index++)
 
 #define AJI_UNARY(name, formula)                                                                                                 \
     KERNEL(name) {                                                                                                               \
-        T *restrict y = dst;                                                                                                     \
-        const T *restrict x = src[0];                                                                                            \
+        T *y = dst;                                                                                                              \
+        const T *x = src[0];                                                                                                     \
         (void)imm;                                                                                                               \
-        for (int i = 0; i < n; i++) {                                                                                            \
+        EACH(i) {                                                                                                                \
             const W a = x[i];                                                                                                    \
             y[i] = (formula);                                                                                                    \
         }                                                                                                                        \
@@ -26,28 +29,50 @@
 
 #define AJI_IMMEDIATE(name, formula)                                                                                             \
     KERNEL(name) {                                                                                                               \
-        T *restrict y = dst;                                                                                                     \
-        const T *restrict x = src[0];                                                                                            \
+        T *y = dst;                                                                                                              \
+        const T *x = src[0];                                                                                                     \
         const T imm0 = FROM_FLOAT(imm[0]), imm1 = FROM_FLOAT(imm[1]);                                                            \
         (void)imm1;                                                                                                              \
-        for (int i = 0; i < n; i++) {                                                                                            \
+        EACH(i) {                                                                                                                \
             const W a = x[i];                                                                                                    \
+            y[i] = (formula);                                                                                                    \
+        }                                                                                                                        \
+    }
+
+#define AJI_BINARY_IMMEDIATE(name, formula)                                                                                      \
+    KERNEL(name) {                                                                                                               \
+        T *y = dst;                                                                                                              \
+        const T *x0 = src[0], *x1 = src[1];                                                                                      \
+        const T imm0 = FROM_FLOAT(imm[0]);                                                                                       \
+        EACH(i) {                                                                                                                \
+            const W a = x0[i], b = x1[i];                                                                                        \
             y[i] = (formula);                                                                                                    \
         }                                                                                                                        \
     }
 
 #define TWO_OPERANDS(name, RESULT, formula)                                                                                      \
     KERNEL(name) {                                                                                                               \
-        RESULT *restrict y = dst;                                                                                                \
-        const T *restrict x0 = src[0], *restrict x1 = src[1];                                                                    \
+        RESULT *y = dst;                                                                                                         \
+        const T *x0 = src[0], *x1 = src[1];                                                                                      \
         (void)imm;                                                                                                               \
-        for (int i = 0; i < n; i++) {                                                                                            \
+        EACH(i) {                                                                                                                \
             const W a = x0[i], b = x1[i];                                                                                        \
             y[i] = (formula);                                                                                                    \
         }                                                                                                                        \
     }
 #define AJI_BINARY(name, formula) TWO_OPERANDS(name, T, formula)
 #define AJI_COMPARE(name, formula) TWO_OPERANDS(name, uint8_t, formula)
+
+#define AJI_TERNARY(name, formula)                                                                                               \
+    KERNEL(name) {                                                                                                               \
+        T *y = dst;                                                                                                              \
+        const T *x0 = src[0], *x1 = src[1], *x2 = src[2];                                                                        \
+        (void)imm;                                                                                                               \
+        EACH(i) {                                                                                                                \
+            const W a = x0[i], b = x1[i], c = x2[i];                                                                             \
+            y[i] = (formula);                                                                                                    \
+        }                                                                                                                        \
+    }
 
 #ifdef M
 #define AJI_FLOAT_UNARY(name, formula) AJI_UNARY(name, formula)
@@ -58,21 +83,24 @@
 #include "tensor/steps.def"
 
 KERNEL(WHERE) {
-    T *restrict y = dst;
-    const uint8_t *restrict condition = src[0];
-    const T *restrict a = src[1], *restrict b = src[2];
+    T *y = dst;
+    const uint8_t *condition = src[0];
+    const T *x1 = src[1], *x2 = src[2];
     (void)imm;
-    for (int i = 0; i < n; i++)
-        y[i] = condition[i] ? a[i] : b[i];
+    EACH(i) {
+        const T a = x1[i], b = x2[i]; /* read either way, so that no load depends on the condition */
+        y[i] = condition[i] ? a : b;
+    }
 }
 
 #define CAST(FROM, name, convert)                                                                                                \
     KERNEL(name) {                                                                                                               \
-        T *restrict y = dst;                                                                                                     \
-        const FROM *restrict x = src[0];                                                                                         \
+        T *y = dst;                                                                                                              \
+        const FROM *x = src[0];                                                                                                  \
         (void)imm;                                                                                                               \
-        for (int i = 0; i < n; i++)                                                                                              \
+        EACH(i) {                                                                                                                \
             y[i] = convert(x[i]);                                                                                                \
+        }                                                                                                                        \
     }
 CAST(double, CAST_f64, FROM_FLOAT)
 CAST(float, CAST_f32, FROM_FLOAT)
@@ -82,6 +110,7 @@ CAST(uint8_t, CAST_u8, (T))
 
 #undef CAST
 #undef TWO_OPERANDS
+#undef EACH
 #undef KERNEL
 #undef FROM_FLOAT
 #undef T

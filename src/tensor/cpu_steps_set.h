@@ -44,8 +44,10 @@ static const struct kernel_set IN_SET(set) = {
 #define AJI_FLOAT_UNARY(name, formula) [AJI_STEP_##name] = {FLOATS(name)},
 #define AJI_BINARY(name, formula) [AJI_STEP_##name] = {ALL(name)},
 #define AJI_FLOAT_BINARY(name, formula) [AJI_STEP_##name] = {FLOATS(name)},
+#define AJI_TERNARY(name, formula) [AJI_STEP_##name] = {ALL(name)},
 #define AJI_COMPARE(name, formula) [AJI_STEP_##name] = {ALL(name)},
 #define AJI_IMMEDIATE(name, formula) [AJI_STEP_##name] = {ALL(name)},
+#define AJI_BINARY_IMMEDIATE(name, formula) [AJI_STEP_##name] = {ALL(name)},
 #define AJI_FLOAT_IMMEDIATE(name, formula) [AJI_STEP_##name] = {FLOATS(name)},
 #include "tensor/steps.def"
             [AJI_STEP_WHERE] = {ALL(WHERE)},

@@ -132,8 +132,10 @@ typedef enum aji_opcode {
 #define AJI_FLOAT_UNARY(name, ...) AJI_STEP_##name,
 #define AJI_BINARY(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_BINARY(name, ...) AJI_STEP_##name,
+#define AJI_TERNARY(name, ...) AJI_STEP_##name,
 #define AJI_COMPARE(name, ...) AJI_STEP_##name,
 #define AJI_IMMEDIATE(name, ...) AJI_STEP_##name,
+#define AJI_BINARY_IMMEDIATE(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_IMMEDIATE(name, ...) AJI_STEP_##name,
 #define AJI_SPECIAL(name) AJI_STEP_##name,
 #include "tensor/steps.def"
@@ -149,7 +151,7 @@ typedef struct aji_step {
     aji_opcode opcode;
     aj_dtype dtype, from;
     int dst, src[3];
-    double imm[2]; /* scalar operands: SCALE, ADD_SCALAR, POW_SCALAR: imm[0]; CLAMP: imm[0] <= y <= imm[1] */
+    double imm[2]; /* scalar operands: CLAMP: imm[0] <= y <= imm[1]; AFFINE: imm[0] a + imm[1]; others: imm[0] */
 } aji_step;
 
 typedef struct aji_program {
