@@ -3,6 +3,8 @@
  * aji_step_kernel asks the machine for. All give the same numbers: nothing is reordered or contracted.
  */
 #include "tensor/cpu.h"
+#include "tensor/maths_erf.h"
+#include "tensor/maths_float.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -110,6 +112,7 @@ int aji_step_arity(aji_opcode opcode) {
     static const unsigned char arity[AJI_N_STEPS] = {
 #define AJI_UNARY(name, formula) 1,
 #define AJI_FLOAT_UNARY(name, formula) 1,
+#define AJI_FLOAT_TRIG(name, function) 1,
 #define AJI_BINARY(name, formula) 2,
 #define AJI_FLOAT_BINARY(name, formula) 2,
 #define AJI_TERNARY(name, formula) 3,
@@ -128,6 +131,7 @@ const char *aji_step_name(aji_opcode opcode) {
     static const char *const names[AJI_N_STEPS] = {
 #define AJI_UNARY(name, formula) #name,
 #define AJI_FLOAT_UNARY(name, formula) #name,
+#define AJI_FLOAT_TRIG(name, function) #name,
 #define AJI_BINARY(name, formula) #name,
 #define AJI_FLOAT_BINARY(name, formula) #name,
 #define AJI_TERNARY(name, formula) #name,

@@ -2,7 +2,7 @@
  * The loops of all steps for one dtype. No include guard: included once per dtype and instruction set, with these macros, which it undefines:
  *   T, TAG     the element type, and the suffix of the functions' names
  *   W          the type that formulas compute in: T itself, or for integers a wider one in which no step overflows; going back to T wraps
- *   M(f)       the maths function f for T; not defined for integers
+ *   M(f), V(f) the maths function f for T, C's and the library's own; not defined for integers
  *   LOW, HIGH  the range of an integer T
  */
 #ifdef M
@@ -14,7 +14,11 @@
 #define KERNEL(name) static void PASTE(name, TAG)(int n, void *dst, const void *const src[3], const double imm[2])
 
 /* The result may lie on an operand, entry on entry: not restrict, but no iteration waits for another either. */
+#ifdef __clang__
+#define EACH(index) _Pragma("clang loop vectorize(assume_safety)") for (int index = 0; index < n; index++)
+#else
 #define EACH(index) _Pragma("GCC ivdep") for (int index = 0; index < n; index++)
+#endif
 
 #define AJI_UNARY(name, formula)                                                                                                 \
     KERNEL(name) {                                                                                                               \
@@ -77,6 +81,23 @@
 #ifdef M
 #define AJI_FLOAT_UNARY(name, formula) AJI_UNARY(name, formula)
 #define AJI_FLOAT_BINARY(name, formula) AJI_BINARY(name, formula)
+/* One number out of range takes the block's vectors away, but changes no other number's result. */
+#define AJI_FLOAT_TRIG(name, function)                                                                                           \
+    KERNEL(name) {                                                                                                               \
+        T *y = dst;                                                                                                              \
+        const T *x = src[0];                                                                                                     \
+        int large = 0;                                                                                                           \
+        (void)imm;                                                                                                               \
+        for (int i = 0; i < n; i++)                                                                                              \
+            large |= !(M(fabs)(x[i]) <= (T)AJI_TRIG_MAX);                                                                        \
+        if (!large)                                                                                                              \
+            EACH(i) {                                                                                                            \
+                y[i] = V(function)(x[i]);                                                                                        \
+            }                                                                                                                    \
+        else                                                                                                                     \
+            for (int i = 0; i < n; i++)                                                                                          \
+                y[i] = M(fabs)(x[i]) <= (T)AJI_TRIG_MAX ? V(function)(x[i]) : M(function)(x[i]);                                 \
+    }
 #define AJI_FLOAT_IMMEDIATE(name, formula) AJI_IMMEDIATE(name, formula)
 #endif
 
@@ -117,5 +138,6 @@ CAST(uint8_t, CAST_u8, (T))
 #undef TAG
 #undef W
 #undef M
+#undef V
 #undef LOW
 #undef HIGH

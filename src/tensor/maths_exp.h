@@ -10,9 +10,9 @@ typedef struct aji_exp_argument {
 } aji_exp_argument;
 
 /* |x| < 1500, whence the product of k and the first 32 bits of ln 2 is exact */
-AJI_MATHS aji_exp_argument aji_exp_reduce(double x, double low) {
+AJI_MATHS aji_exp_argument aji_exp_reduce(double x) {
     double k = aji_rounded(x * 0x1.71547652b82fep+0);
-    aji_sum r = aji_add_smaller(x - k * 0x1.62e42feep-1, low - k * 0x1.a39ef35793c76p-33);
+    aji_sum r = aji_add_smaller(x - k * 0x1.62e42feep-1, -(k * 0x1.a39ef35793c76p-33));
     return (aji_exp_argument){k, r.hi, r.lo};
 }
 
@@ -35,20 +35,15 @@ AJI_MATHS double aji_scaled(double x, double k) {
     return x * aji_power_of_two(half) * aji_power_of_two(k - half);
 }
 
-/* e^(x + low) for small low */
-AJI_MATHS double aji_exp_of_sum(double x, double low) {
-    aji_exp_argument a = aji_exp_reduce(aji_clamped(x, -746, 710), low);
+AJI_MATHS double aji_exp(double x) {
+    aji_exp_argument a = aji_exp_reduce(aji_clamped(x, -746, 710));
     aji_sum y = aji_add_smaller(1, a.r);
     return aji_scaled(y.hi + (y.lo + aji_exp_rest(a.r, a.low)), a.k);
 }
 
-AJI_MATHS double aji_exp(double x) {
-    return aji_exp_of_sum(x, 0);
-}
-
 /* e^x 2^-k as a sum, for -746 <= x <= 710 */
 AJI_MATHS aji_sum aji_exp_mantissa(double x, double *k) {
-    aji_exp_argument a = aji_exp_reduce(x, 0);
+    aji_exp_argument a = aji_exp_reduce(x);
     aji_sum y = aji_add_smaller(1, a.r);
     *k = a.k;
     return aji_add_smaller(y.hi, y.lo + aji_exp_rest(a.r, a.low));
@@ -62,7 +57,7 @@ AJI_MATHS aji_sum aji_exp_plus(double one, double power, aji_exp_argument a, dou
 
 /* Half of it is computed, since 2^k may be out of range. */
 AJI_MATHS double aji_expm1(double x) {
-    aji_exp_argument a = aji_exp_reduce(aji_clamped(x, -60, 710), 0);
+    aji_exp_argument a = aji_exp_reduce(aji_clamped(x, -60, 710));
     double y = 2 * aji_exp_plus(-0.5, aji_power_of_two(a.k - 1), a, aji_exp_rest(a.r, a.low)).hi;
     return aji_abs(x) < 0x1p-54 ? x : y;
 }
@@ -70,7 +65,7 @@ AJI_MATHS double aji_expm1(double x) {
 /* tanh |x| = (e^2|x| - 1) / (e^2|x| + 1), 1 to all bits from 20 on */
 AJI_MATHS double aji_tanh(double x) {
     double size = aji_clamped(aji_abs(x), 0, 20);
-    aji_exp_argument a = aji_exp_reduce(2 * size, 0);
+    aji_exp_argument a = aji_exp_reduce(2 * size);
     double power = aji_power_of_two(a.k), rest = aji_exp_rest(a.r, a.low);
     double y = aji_quotient(aji_exp_plus(-1, power, a, rest), aji_exp_plus(1, power, a, rest));
     return aji_with_sign(size < 0x1p-30 ? size : y, x);
@@ -98,15 +93,15 @@ typedef struct aji_hyperbolic {
 } aji_hyperbolic;
 
 AJI_MATHS aji_hyperbolic aji_hyperbolic_parts(double size) {
-    aji_exp_argument x = aji_exp_reduce(aji_clamped(size, 0, 710.5), 0);
+    aji_exp_argument x = aji_exp_reduce(aji_clamped(size, 0, 710.5));
     double z = x.r * x.r, square = z * z;
     double p = aji_poly4(z, 0.16666666666666666, 0.0083333333333333332, 0.00019841269841263285, 2.7557319247255671e-06);
     p += square * square * aji_poly2(z, 2.5052071054770111e-08, 1.6086642574672407e-10);
     double q = aji_poly4(z, 0.041666666666666664, 0.0013888888888886548, 2.4801587317169235e-05, 2.7557282931125736e-07);
     q += square * square * 2.0911254902088771e-09;
     double a = aji_power_of_two(x.k - 2), b = aji_power_of_two(x.k > 1000 ? -1000 : -x.k - 2);
-    return (aji_hyperbolic){a, b, aji_add_smaller(a, -b), aji_add_smaller(a, b), x.r, x.r * z * p + x.low,
-                            z * (0.5 + z * q) + x.r * x.low};
+    return (aji_hyperbolic){
+        a, b, aji_add_smaller(a, -b), aji_add_smaller(a, b), x.r, x.r * z * p + x.low, z * (0.5 + z * q) + x.r * x.low};
 }
 
 AJI_MATHS double aji_sinh(double x) {

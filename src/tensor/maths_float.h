@@ -70,11 +70,10 @@ AJI_MATHS float aji_coshf(float x) {
 
 /* ---- logarithms ---- */
 
-/* log(1 + f) = 2 s + s^3 p(s^2) with s = f / (2 + f), to 43 bits for pow */
+/* log(1 + f) = 2 s + s^3 p(s^2) with s = f / (2 + f) */
 AJI_MATHS double aji_short_log_near_1(double f) {
-    double s = f / (2 + f), z = s * s, square = z * z;
-    double p = aji_poly4(z, 0.66666666667375385, 0.39999998796931535, 0.28571754618815942, 0.22191395567123384);
-    return 2 * s + s * z * (p + square * square * 0.19362755972145679);
+    double s = f / (2 + f), z = s * s;
+    return 2 * s + s * z * aji_poly4(z, 0.66666666554459353, 0.40000121870673278, 0.28550817314235061, 0.23330562497236301);
 }
 
 AJI_MATHS double aji_short_log(double x) {
@@ -103,15 +102,7 @@ AJI_MATHS float aji_log1pf(float x) {
 
 AJI_MATHS float aji_softplusf(float x) {
     double y = aji_short_log1p(aji_short_power(aji_clamped(-aji_abs(x), -110, 0)));
-    return (float)((x > 0 ? x : 0) + y);
-}
-
-AJI_MATHS float aji_powf(float x, float y) {
-    double size = aji_abs(x), l = aji_short_log(size);
-    double power = aji_short_power(aji_clamped(aji_clamped(y, -0x1p65, 0x1p65) * l, -200, 200));
-    power = aji_pow_signed(x, y, aji_pow_at_ends(size, y, power));
-    power = x != x || y != y ? NAN : power;
-    return (float)(x == 1 || y == 0 ? 1 : power);
+    return (float)(x != x ? x : (x > 0 ? x : 0) + y);
 }
 
 /* ---- angles ---- */

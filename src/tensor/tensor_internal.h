@@ -130,6 +130,7 @@ void *aji_scope_mark(aj_scope *scope, aji_slot slot); /* the room that scope_mar
 typedef enum aji_opcode {
 #define AJI_UNARY(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_UNARY(name, ...) AJI_STEP_##name,
+#define AJI_FLOAT_TRIG(name, ...) AJI_STEP_##name,
 #define AJI_BINARY(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_BINARY(name, ...) AJI_STEP_##name,
 #define AJI_TERNARY(name, ...) AJI_STEP_##name,
