@@ -435,7 +435,7 @@ static const struct {
 
 static void check_pair(int pair, aj_dtype dtype, aji_cpu_set set_number) {
     enum { N = 256 };
-    const double imm[2] = {dtype == AJ_U8 ? 201 : 1e9 + 0.7, dtype == AJ_U8 ? 90 : -7.3};
+    const double imm[3] = {dtype == AJ_U8 ? 201 : 1e9 + 0.7, dtype == AJ_U8 ? 90 : -7.3, 0};
     void *operands[4] = {make_operand(dtype, N, 11), make_operand(dtype, N, 12), make_operand(dtype, N, 13),
                          make_operand(dtype, N, 14)};
     void *one = make_operand(dtype, N, 15), *two = make_operand(dtype, N, 16);
