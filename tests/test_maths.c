@@ -142,6 +142,12 @@ static long double softplus(long double x) {
     return (x > 0 ? x : 0) + log1pl(expl(x > 0 ? -x : x));
 }
 
+static long double power_exponent; /* of powers with one exponent for all */
+
+static long double power_of(long double x) {
+    return powl(x, power_exponent);
+}
+
 typedef struct function {
     aji_opcode step;
     const char *name;
@@ -231,7 +237,7 @@ static void free_points(points *p) {
 
 /* All points in blocks, into out */
 static void run_points(aji_kernel *kernel, const points *p, void *out) {
-    const double imm[2] = {0, 0};
+    const double imm[2] = {(double)power_exponent, 0};
     size_t size = aj_dtype_size(p->dtype);
     for (int begin_at = 0; begin_at < p->n; begin_at += AJI_BLOCK) {
         int n = p->n - begin_at < AJI_BLOCK ? p->n - begin_at : AJI_BLOCK;
@@ -292,6 +298,16 @@ Test(maths, functions_are_right_everywhere_f64) {
 Test(maths, functions_are_right_everywhere_f32) {
     for (int k = 0; k < N_FUNCTIONS; k++)
         check_function(&functions[k], AJ_F32, number_of_points());
+}
+
+Test(maths, powers_are_right_everywhere) {
+    static const double exponents[] = {-2, -1, -0.0, 0.5, 1, 2, 3, 4, 2.5, -33, INFINITY, -INFINITY, NAN};
+    static const function power = {AJI_STEP_POW_SCALAR, "power", {1.35, 1.35}, power_of, NULL};
+    for (size_t k = 0; k < sizeof exponents / sizeof exponents[0]; k++)
+        for (int dtype = AJ_F64; dtype <= AJ_F32; dtype++) {
+            power_exponent = exponents[k];
+            check_function(&power, (aj_dtype)dtype, N_SPECIALS * N_SPECIALS + 3000);
+        }
 }
 
 /* ---- every step, every dtype, every set ---- */

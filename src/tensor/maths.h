@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <string.h>
 
+_Static_assert(FLT_EVAL_METHOD == 0, "sums and products must be rounded to their type: on x86 -msse2 -mfpmath=sse does it");
+
 #define AJI_MATHS static inline __attribute__((always_inline))
 
 typedef struct aji_sum {
