@@ -413,7 +413,7 @@ static void check_in_place(const aji_step *step, aji_kernel *kernel, const char 
                 src[k] = operands[k];
                 if (!(on >> k & 1))
                     continue;
-                fits = fits && operand_dtype(step, k) == dtype;
+                fits = fits && aj_dtype_size(operand_dtype(step, k)) == size;
                 shared = shared ? shared : operands[k];
                 src[k] = shared;
             }
