@@ -81,7 +81,7 @@
 #ifdef M
 #define AJI_FLOAT_UNARY(name, formula) AJI_UNARY(name, formula)
 #define AJI_FLOAT_BINARY(name, formula) AJI_BINARY(name, formula)
-/* One number out of range takes the block's vectors away, but changes no other number's result. */
+/* One number out of range, for which C's function of doubles is called, takes the block's vectors away, but changes no other number's result. */
 #define AJI_FLOAT_TRIG(name, function)                                                                                           \
     KERNEL(name) {                                                                                                               \
         T *y = dst;                                                                                                              \
@@ -96,7 +96,7 @@
             }                                                                                                                    \
         else                                                                                                                     \
             for (int i = 0; i < n; i++)                                                                                          \
-                y[i] = M(fabs)(x[i]) <= (T)AJI_TRIG_MAX ? V(function)(x[i]) : M(function)(x[i]);                                 \
+                y[i] = M(fabs)(x[i]) <= (T)AJI_TRIG_MAX ? V(function)(x[i]) : (T)function(x[i]);                                 \
     }
 #define AJI_FLOAT_IMMEDIATE(name, formula) AJI_IMMEDIATE(name, formula)
 #endif

@@ -9,7 +9,8 @@ typedef struct aji_exp_argument {
     double k, r, low;
 } aji_exp_argument;
 
-/* |x| < 1500, whence the product of k and the first 32 bits of ln 2 is exact */
+/* |x| < 1500, whence the product of k and the first 32 bits of ln 2 is exact. Near multiples of ln 2 the first difference may be the smaller one:
+ * what that loses is below 2^-75, and e^r is near 1. */
 AJI_MATHS aji_exp_argument aji_exp_reduce(double x) {
     double k = aji_rounded(x * 0x1.71547652b82fep+0);
     aji_sum r = aji_add_smaller(x - k * 0x1.62e42feep-1, -(k * 0x1.a39ef35793c76p-33));
