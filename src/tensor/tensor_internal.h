@@ -175,10 +175,13 @@ void *aji_scope_mark(aj_scope *scope, aji_slot slot); /* the room that scope_mar
 typedef enum aji_opcode {
 #define AJI_UNARY(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_UNARY(name, ...) AJI_STEP_##name,
+#define AJI_FLOAT_TRIG(name, ...) AJI_STEP_##name,
 #define AJI_BINARY(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_BINARY(name, ...) AJI_STEP_##name,
+#define AJI_TERNARY(name, ...) AJI_STEP_##name,
 #define AJI_COMPARE(name, ...) AJI_STEP_##name,
 #define AJI_IMMEDIATE(name, ...) AJI_STEP_##name,
+#define AJI_BINARY_IMMEDIATE(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_IMMEDIATE(name, ...) AJI_STEP_##name,
 #define AJI_SPECIAL(name) AJI_STEP_##name,
 #include "tensor/steps.def"
@@ -195,7 +198,7 @@ typedef struct aji_step {
     aji_opcode opcode;
     aj_dtype dtype, from;
     int src[3];    /* values */
-    double imm[2]; /* scalar operands: SCALE, ADD_SCALAR, POW_SCALAR: imm[0]; CLAMP: imm[0] <= y <= imm[1] */
+    double imm[2]; /* scalar operands: CLAMP: imm[0] <= y <= imm[1]; AFFINE: imm[0] a + imm[1]; others: imm[0] */
 } aji_step;
 
 /* A box in the program's space: inside it lie what is read or computed in it, around it are zeros. */
