@@ -297,6 +297,12 @@ static aj_status evaluate_placed(aji_value *v) {
     return status;
 }
 
+/* The program with its outputs. */
+static aj_status run(builder *b, const char *op, const aji_value *const *out) {
+    aji_program_combine(&b->program, b->program.out[0]);
+    return aji_do_run(op, &b->program, (const aji_value *const *)b->in, out);
+}
+
 static aj_status evaluate_steps(aji_value *v) {
     builder b;
     aj_status status = build(&b, v);
@@ -306,7 +312,7 @@ static aj_status evaluate_steps(aji_value *v) {
     if (status == AJ_OK)
         status = store(&b, b.program.n_steps - 1);
     if (status == AJ_OK)
-        status = aji_do_run("adjoin", &b.program, (const aji_value *const *)b.in, (const aji_value *const *)b.out);
+        status = run(&b, "adjoin", (const aji_value *const *)b.out);
     settle(&b, status);
     return status;
 }
@@ -343,7 +349,7 @@ aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value 
     out[b.program.n_out] = window;
     b.program.out[b.program.n_out++] = result_of(&b);
     if (status == AJ_OK)
-        status = aji_do_run(op, &b.program, (const aji_value *const *)b.in, out);
+        status = run(&b, op, out);
     settle(&b, status);
     return status;
 }
@@ -354,8 +360,9 @@ aj_status aji_value_reduce(const char *op, aji_reduction kind, aji_value *x, uns
     if (status != AJ_OK)
         return status;
     status = store_interior(&b, b.program.n_steps);
+    int reduced = aji_program_combine(&b.program, result_of(&b));
     if (status == AJ_OK)
-        status = aji_do_reduce(op, kind, &b.program, result_of(&b), &x->meta, axes, (const aji_value *const *)b.in, result,
+        status = aji_do_reduce(op, kind, &b.program, reduced, &x->meta, axes, (const aji_value *const *)b.in, result,
                                (const aji_value *const *)b.out);
     settle(&b, status);
     return status;

@@ -2,6 +2,7 @@
 #ifndef AJI_EXPRESSION_H
 #define AJI_EXPRESSION_H
 
+#include "tensor/cpu.h"
 #include "tensor/tensor_private.h"
 
 typedef enum aji_pending {
@@ -21,6 +22,8 @@ _Static_assert(AJI_MOST_INPUTS <= AJI_MAX_BOXES, "boxes fit into a program");
 static inline bool aji_value_fuses(const aji_value *v, int64_t numel) {
     return !v->storage && v->expression.kind == AJI_PENDING_STEP && v->numel == numel;
 }
+/* Do pairs of steps at once (combine.c). result: a value that is needed beside the outputs; its new number is returned. */
+int aji_program_combine(aji_program *p, int result);
 /* v has its storage now: let go of what it was made of. */
 void aji_expression_settle(aji_value *v, aji_storage *storage);
 void aji_expression_release(aji_value *v);
