@@ -348,10 +348,23 @@ static double apply_reference(aji_opcode opcode, const double *x, const double *
         return fmin(fmax(a, imm[0]), imm[1]);
     case AJI_STEP_POW_SCALAR:
         return pow(a, imm[0]);
+    case AJI_STEP_MUL_ADD:
+        return a * b + x[2];
+    case AJI_STEP_MUL_SUB:
+        return a * b - x[2];
+    case AJI_STEP_SUB_MUL:
+        return x[2] - a * b;
+    case AJI_STEP_SCALE_ADD:
+        return a * imm[0] + b;
+    case AJI_STEP_SCALE_SUB:
+        return b - a * imm[0];
+    case AJI_STEP_AFFINE:
+        return a * imm[0] + imm[1];
     case AJI_STEP_CAST:
         return a;
     case AJI_STEP_WHERE:
         return a != 0 ? b : x[2];
+    case AJI_STEP_PLACE:
     case AJI_N_STEPS:
         break;
     }

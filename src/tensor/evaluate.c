@@ -15,9 +15,9 @@ enum { SHALLOW = 2 }; /* steps: computed again as fast as read */
 
 typedef struct builder {
     aj_ctx *ctx;
-    int64_t numel;
     aji_program program;
     aji_value *step[AJI_MAX_STEPS]; /* the value of each */
+    int box[AJI_MAX_STEPS];         /* where it is computed */
     int uses[AJI_MAX_STEPS];        /* by steps of the program */
     int cost[AJI_MAX_STEPS];        /* steps that lead to it from what is stored; 0: it is stored itself */
     aji_value *in[AJI_MAX_INPUTS];
@@ -26,81 +26,7 @@ typedef struct builder {
     aji_value *out[AJI_MAX_OUTPUTS];    /* on that storage */
 } builder;
 
-/* ---- building ---- */
-
-/* While steps are added, input i is written as ~i: how many there are is known at the end. */
-static int add_input(builder *b, aji_value *v, const int64_t *lo) {
-    for (int i = 0; i < b->program.n_in; i++)
-        if (b->in[i] == v && !lo && !b->program.lo[i])
-            return ~i;
-    int i = b->program.n_in++;
-    b->in[i] = v;
-    b->program.lo[i] = lo;
-    return ~i;
-}
-
-static aj_status input_of(builder *b, aji_value *v, int *value) {
-    bool placed = !v->storage && v->expression.kind == AJI_PENDING_PLACED;
-    if (placed && v->numel != b->numel)
-        placed = false; /* it broadcasts */
-    aji_value *source = placed ? v->expression.src[0] : v;
-    aj_status status = aji_value_evaluate(source);
-    if (status == AJ_OK)
-        *value = add_input(b, source, placed ? v->expression.lo : NULL);
-    return status;
-}
-
-/* The number of v in the program, with the steps that lead to it. */
-static aj_status add_value(builder *b, aji_value *v, int *value) {
-    if (v->number) {
-        *value = v->number - 1;
-        b->uses[*value]++;
-        return AJ_OK;
-    }
-    if (!aji_value_fuses(v, b->numel))
-        return input_of(b, v, value);
-    const aji_expression *e = &v->expression;
-    int src[3] = {0, 0, 0};
-    for (int k = 0; k < e->n_src; k++) {
-        aj_status status = add_value(b, e->src[k], &src[k]);
-        if (status != AJ_OK)
-            return status;
-    }
-    int s = b->program.n_steps++;
-    aji_step *step = &b->program.steps[s];
-    step->opcode = (aji_opcode)e->opcode;
-    step->dtype = (aj_dtype)e->dtype;
-    step->from = (aj_dtype)e->from;
-    step->imm[0] = e->imm[0];
-    step->imm[1] = e->imm[1];
-    memcpy(step->src, src, sizeof(src));
-    b->step[s] = v;
-    b->uses[s] = 1;
-    v->number = s + 1;
-    *value = s;
-    return AJ_OK;
-}
-
-static aj_status build(builder *b, aji_value *v) {
-    b->ctx = v->ctx;
-    b->numel = v->numel;
-    b->program.n_in = b->program.n_steps = b->program.n_out = 0;
-    b->n_stored = 0;
-    int root;
-    aj_status status = add_value(b, v, &root);
-    for (int s = 0; s < b->program.n_steps; s++)
-        b->step[s]->number = 0;
-    if (status != AJ_OK)
-        return status;
-    for (int s = 0; s < b->program.n_steps; s++) {
-        aji_step *step = &b->program.steps[s];
-        for (int k = 0; k < 3; k++)
-            step->src[k] = step->src[k] < 0 ? ~step->src[k] : b->program.n_in + step->src[k];
-    }
-    return AJ_OK;
-}
-
-/* ---- what is stored ---- */
+/* ---- preparing: what cannot be a step is evaluated ---- */
 
 static bool is_dear(int opcode) {
     switch (opcode) {
@@ -129,8 +55,127 @@ static bool is_dear(int opcode) {
     }
 }
 
+static bool is_placed(const aji_value *v) {
+    return !v->storage && v->expression.kind == AJI_PENDING_PLACED;
+}
+
+/* Is what is placed computed where it is placed, without being stored first? It is where nobody else reads it, or where that takes a step or two. */
+static bool fuses_in_box(int *in_boxes, const aji_value *v) {
+    if (!aji_value_fuses(v, v->numel) || *in_boxes + v->expression.steps > AJI_MOST_IN_BOXES)
+        return false;
+    bool alone = v->refs == 1 && !v->passed, cheap = v->expression.steps <= SHALLOW && !is_dear(v->expression.opcode);
+    if (alone || cheap)
+        *in_boxes += v->expression.steps;
+    return alone || cheap;
+}
+
+static aj_status prepare(aji_value *v, int64_t numel, bool in_box, int *in_boxes, int64_t visit) {
+    bool placed = is_placed(v) && v->numel == numel && !in_box;
+    if (!placed && !aji_value_fuses(v, numel))
+        return aji_value_evaluate(v);
+    if (v->visit == visit)
+        return AJ_OK;
+    v->visit = visit;
+    if (placed) {
+        aji_value *inner = v->expression.src[0];
+        v->expression.in_box = fuses_in_box(in_boxes, inner);
+        return v->expression.in_box ? prepare(inner, inner->numel, true, in_boxes, visit) : aji_value_evaluate(inner);
+    }
+    aj_status status = AJ_OK;
+    for (int k = 0; status == AJ_OK && !v->storage && k < v->expression.n_src; k++)
+        status = prepare(v->expression.src[k], numel, in_box, in_boxes, visit);
+    return status;
+}
+
+/* ---- building: nothing is evaluated any more ---- */
+
+/* While steps are added, input i is written as ~i: how many there are is known at the end. */
+static int add_input(builder *b, aji_value *v, int box) {
+    for (int i = 0; i < b->program.n_in; i++)
+        if (b->in[i] == v && b->program.box[i] == box)
+            return ~i;
+    int i = b->program.n_in++;
+    b->in[i] = v;
+    b->program.box[i] = box;
+    return ~i;
+}
+
+static int add_step(builder *b, const aji_step *step, aji_value *v, int box) {
+    int s = b->program.n_steps++;
+    b->program.steps[s] = *step;
+    b->step[s] = v;
+    b->box[s] = box;
+    b->uses[s] = 1;
+    v->number = s + 1;
+    return s;
+}
+
+static int add_value(builder *b, aji_value *v, int64_t numel, int box);
+
+/* The operand and its inputs lie in a box of their own. */
+static int add_placed(builder *b, aji_value *v) {
+    const aji_expression *e = &v->expression;
+    aji_value *inner = e->src[0];
+    int box = b->program.n_boxes++;
+    b->program.boxes[box] = (aji_box){v->meta.ndim, e->lo, inner->meta.shape};
+    int operand = e->in_box ? add_value(b, inner, inner->numel, box) : add_input(b, inner, box);
+    aji_step step = {.opcode = AJI_STEP_PLACE, .dtype = v->meta.dtype, .src = {operand, box}};
+    return add_step(b, &step, v, AJI_EVERYWHERE);
+}
+
+/* The number of v in the program, with the steps that lead to it. */
+static int add_value(builder *b, aji_value *v, int64_t numel, int box) {
+    if (v->number && b->box[v->number - 1] == box) {
+        b->uses[v->number - 1]++;
+        return v->number - 1;
+    }
+    if (is_placed(v) && v->numel == numel && box == AJI_EVERYWHERE)
+        return add_placed(b, v);
+    if (!aji_value_fuses(v, numel))
+        return add_input(b, v, box);
+    const aji_expression *e = &v->expression;
+    aji_step step = {.opcode = (aji_opcode)e->opcode, .dtype = (aj_dtype)e->dtype, .from = (aj_dtype)e->from};
+    memcpy(step.imm, e->imm, sizeof(step.imm));
+    for (int k = 0; k < e->n_src; k++)
+        step.src[k] = add_value(b, e->src[k], numel, box);
+    return add_step(b, &step, v, box);
+}
+
+static void number_sources(builder *b) {
+    for (int s = 0; s < b->program.n_steps; s++) {
+        aji_step *step = &b->program.steps[s];
+        for (int k = 0; k < (step->opcode == AJI_STEP_PLACE ? 1 : 3); k++)
+            step->src[k] = step->src[k] < 0 ? ~step->src[k] : b->program.n_in + step->src[k];
+    }
+}
+
+/* The program for v, without outputs. */
+static aj_status build(builder *b, aji_value *v) {
+    int in_boxes = 0;
+    aj_status status = prepare(v, v->numel, false, &in_boxes, ++v->ctx->visits);
+    if (status != AJ_OK)
+        return status;
+    b->ctx = v->ctx;
+    b->program.n_in = b->program.n_steps = b->program.n_out = b->program.n_boxes = 0;
+    b->n_stored = 0;
+    add_value(b, v, v->numel, AJI_EVERYWHERE);
+    for (int s = 0; s < b->program.n_steps; s++)
+        b->step[s]->number = 0;
+    number_sources(b);
+    return AJ_OK;
+}
+
+/* The value that a program was built for: that of the last step, or if there is none the input. */
+static int result_of(const builder *b) {
+    return b->program.n_steps > 0 ? b->program.n_in + b->program.n_steps - 1 : 0;
+}
+
+/* ---- what is stored ---- */
+
 static bool is_stored(const builder *b, int s) {
     const aji_value *v = b->step[s];
+    if (b->box[s] != AJI_EVERYWHERE)
+        return false;                                        /* an output is not in a box */
     int inside = b->uses[s] - (s == b->program.n_steps - 1); /* the root's first use is the evaluation */
     if (v->refs == inside)
         return false; /* nobody else holds it */
@@ -252,6 +297,12 @@ static aj_status evaluate_placed(aji_value *v) {
     return status;
 }
 
+/* The program with its outputs. */
+static aj_status run(builder *b, const char *op, const aji_value *const *out) {
+    aji_program_combine(&b->program, b->program.out[0]);
+    return aji_do_run(op, &b->program, (const aji_value *const *)b->in, out);
+}
+
 static aj_status evaluate_steps(aji_value *v) {
     builder b;
     aj_status status = build(&b, v);
@@ -261,7 +312,7 @@ static aj_status evaluate_steps(aji_value *v) {
     if (status == AJ_OK)
         status = store(&b, b.program.n_steps - 1);
     if (status == AJ_OK)
-        status = aji_do_run("adjoin", &b.program, (const aji_value *const *)b.in, (const aji_value *const *)b.out);
+        status = run(&b, "adjoin", (const aji_value *const *)b.out);
     settle(&b, status);
     return status;
 }
@@ -296,37 +347,23 @@ aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value 
     for (int k = 0; k < b.n_stored; k++)
         out[k] = b.out[k];
     out[b.program.n_out] = window;
-    b.program.out[b.program.n_out++] = b.program.n_in + b.program.n_steps - 1;
+    b.program.out[b.program.n_out++] = result_of(&b);
     if (status == AJ_OK)
-        status = aji_do_run(op, &b.program, (const aji_value *const *)b.in, out);
+        status = run(&b, op, out);
     settle(&b, status);
     return status;
 }
 
-/* result = reduction of a value that is evaluated, or placed: a program without steps */
-static aj_status reduce_input(const char *op, aji_reduction kind, aji_value *x, unsigned axes, const aji_value *result) {
-    builder b;
-    b.ctx = x->ctx;
-    b.numel = x->numel;
-    b.program.n_in = b.program.n_steps = b.program.n_out = 0;
-    int input;
-    aj_status status = input_of(&b, x, &input);
-    if (status == AJ_OK)
-        status = aji_do_reduce(op, kind, &b.program, 0, &x->meta, axes, (const aji_value *const *)b.in, result, NULL);
-    return status;
-}
-
 aj_status aji_value_reduce(const char *op, aji_reduction kind, aji_value *x, unsigned axes, const aji_value *result) {
-    if (!aji_value_fuses(x, x->numel))
-        return reduce_input(op, kind, x, axes, result);
     builder b;
     aj_status status = build(&b, x);
     if (status != AJ_OK)
         return status;
     status = store_interior(&b, b.program.n_steps);
+    int reduced = aji_program_combine(&b.program, result_of(&b));
     if (status == AJ_OK)
-        status = aji_do_reduce(op, kind, &b.program, b.program.n_in + b.program.n_steps - 1, &x->meta, axes,
-                               (const aji_value *const *)b.in, result, (const aji_value *const *)b.out);
+        status = aji_do_reduce(op, kind, &b.program, reduced, &x->meta, axes, (const aji_value *const *)b.in, result,
+                               (const aji_value *const *)b.out);
     settle(&b, status);
     return status;
 }

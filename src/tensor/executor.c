@@ -12,7 +12,8 @@
  *   input, a block of it contiguous   the operand's own memory
  *   input, any strides                a slot of the arena, filled per block
  *   input, one number                 a slot, filled once per run
- *   input, placed, outside its box    zeros, filled once per run
+ *   what lies in a box, outside it    none: steps in a box are left out there
+ *   PLACE                             the place of its operand, or outside the box zeros, filled once per run
  *   input to overwrite                a slot, filled per block, before any output of the block is written
  *   output                            the output's memory, where a block of it is contiguous
  *   intermediate                      a slot, given to another value after the last step that reads it
@@ -29,7 +30,7 @@
 
 #define MAX_VALUES (AJI_MAX_INPUTS + AJI_MAX_STEPS)
 #define MAX_OPERANDS (AJI_MAX_INPUTS + AJI_MAX_OUTPUTS + 1) /* the last one: the result of a reduction */
-#define MAX_CUTS (2 * AJI_MAX_INPUTS + 2)
+#define MAX_CUTS (2 * AJI_MAX_BOXES + 2)
 #define NEVER (-1)
 #define SHORT_ROW 64 /* elements: blocks of several rows pay */
 
@@ -39,16 +40,21 @@ typedef struct planned_step {
     aji_kernel *kernel;
     const double *imm;
     int dst, n_src, src[3]; /* values */
+    int box;                /* the step is left out outside it; of PLACE: see there; AJI_EVERYWHERE: in none */
+    bool places;            /* PLACE: no kernel */
+    size_t size;
 } planned_step;
 
 typedef struct plan {
     int n_in, n_out, n_steps, n_values;
     aji_space space;
     aji_operand operand[MAX_OPERANDS]; /* the inputs, then the outputs */
+    aji_space_box box[AJI_MAX_BOXES];
     input_kind kind[AJI_MAX_INPUTS];
     planned_step steps[AJI_MAX_STEPS];
     int out[AJI_MAX_OUTPUTS];     /* the value of each */
     bool direct[AJI_MAX_OUTPUTS]; /* the value's place is the output itself */
+    bool stored[AJI_MAX_STEPS];   /* the step's result has its place in an output */
     bool dense[MAX_OPERANDS];
     int last_use[MAX_VALUES]; /* the last step that reads the value; n_steps: an output, or read in every block */
     int slot[MAX_VALUES];     /* NEVER: none */
@@ -76,6 +82,27 @@ static void drop_slot(plan *p, int value, int step) {
         p->free_slots[p->n_free++] = p->slot[value];
 }
 
+/* Which steps lie in a box, and that the operand of PLACE is needed as long as its result, which has no place of its own. */
+static void plan_boxes(plan *p, const aji_program *program) {
+    int box[MAX_VALUES];
+    for (int i = 0; i < p->n_in; i++)
+        box[i] = program->box[i];
+    for (int s = 0; s < p->n_steps; s++) {
+        planned_step *step = &p->steps[s];
+        step->box = AJI_EVERYWHERE;
+        for (int k = 0; k < step->n_src && step->box == AJI_EVERYWHERE; k++)
+            step->box = box[step->src[k]];
+        if (step->places)
+            step->box = program->steps[s].src[1];
+        box[step->dst] = step->places ? AJI_EVERYWHERE : step->box;
+    }
+    for (int s = p->n_steps - 1; s >= 0; s--) {
+        const planned_step *step = &p->steps[s];
+        if (step->places && p->last_use[step->dst] > p->last_use[step->src[0]])
+            p->last_use[step->src[0]] = p->last_use[step->dst];
+    }
+}
+
 /* What each step reads, and when a value is read last. */
 static aj_status plan_steps(aj_ctx *ctx, plan *p, const aji_program *program, int reduced) {
     p->n_in = program->n_in;
@@ -89,7 +116,10 @@ static aj_status plan_steps(aj_ctx *ctx, plan *p, const aji_program *program, in
         const aji_step *step = &program->steps[s];
         planned_step *planned = &p->steps[s];
         planned->kernel = aji_step_kernel(step);
-        if (!planned->kernel)
+        p->stored[s] = false;
+        planned->places = step->opcode == AJI_STEP_PLACE;
+        planned->size = aj_dtype_size(step->dtype);
+        if (!planned->kernel && !planned->places)
             return aj_raise(ctx, AJ_ERR_UNSUPPORTED, "adjoin: the step %s does not exist for %s on the CPU; use aj_cast",
                             aji_step_name(step->opcode), aj_dtype_name(step->dtype));
         planned->imm = step->imm;
@@ -107,23 +137,25 @@ static aj_status plan_steps(aj_ctx *ctx, plan *p, const aji_program *program, in
     p->reduced = reduced;
     if (reduced != NEVER)
         p->last_use[reduced] = p->n_steps;
+    if (program->n_boxes > 0)
+        plan_boxes(p, program);
     return AJ_OK;
 }
 
 static void open_space(plan *p, const aji_program *program, const aji_meta *shape, const aji_value *const *in,
                        const aji_value *const *out) {
-    aji_space_open(&p->space, shape, p->n_in + p->n_out, p->operand);
+    aji_space_open(&p->space, shape, p->n_in + p->n_out, p->operand, program, p->box);
     for (int i = 0; i < p->n_in; i++)
-        aji_space_set(&p->space, &p->operand[i], in[i], program->lo[i]);
+        aji_space_set(&p->space, &p->operand[i], in[i], program->n_boxes ? program->box[i] : AJI_EVERYWHERE);
     for (int k = 0; k < p->n_out; k++)
-        aji_space_set(&p->space, &p->operand[p->n_in + k], out[k], NULL);
+        aji_space_set(&p->space, &p->operand[p->n_in + k], out[k], AJI_EVERYWHERE);
 }
 
 static bool is_one_number(const plan *p, const aji_operand *x) {
     for (int d = 0; d < p->space.ndim; d++)
         if (x->stride[d] != 0)
             return false;
-    return !x->placed;
+    return true;
 }
 
 static void plan_input(plan *p, int i, const aji_value *in, const aji_value *const *out, bool several_rows) {
@@ -154,17 +186,19 @@ static void plan_output(plan *p, int k, bool several_rows) {
     for (int earlier = 0; earlier < k; earlier++)
         direct = direct && p->out[earlier] != p->out[k];
     p->direct[k] = direct;
-    if (direct)
+    if (direct) {
         p->slot[p->out[k]] = -2 - k; /* for plan_slots: it needs none */
+        p->stored[p->out[k] - p->n_in] = true;
+    }
 }
 
 static void plan_slots(plan *p) {
     for (int s = 0; s < p->n_steps; s++) {
         planned_step *step = &p->steps[s];
-        if (p->slot[step->dst] == NEVER)
-            p->slot[step->dst] = take_slot(p);
-        else
+        if (p->slot[step->dst] != NEVER || step->places)
             p->slot[step->dst] = NEVER;
+        else
+            p->slot[step->dst] = take_slot(p);
         for (int k = 0; k < step->n_src; k++)
             if (p->last_use[step->src[k]] == s) {
                 drop_slot(p, step->src[k], s);
@@ -191,17 +225,14 @@ static void plan_cuts(plan *p) {
     p->n_cuts = 0;
     add_cut(p, 0);
     add_cut(p, p->space.shape[row]);
-    for (int i = 0; i < p->n_in; i++)
-        if (p->operand[i].placed) {
-            add_cut(p, p->operand[i].lo[row]);
-            add_cut(p, p->operand[i].lo[row] + p->operand[i].extent[row]);
-        }
+    for (int k = 0; k < p->space.n_boxes; k++) {
+        add_cut(p, p->box[k].lo[row]);
+        add_cut(p, p->box[k].lo[row] + p->box[k].extent[row]);
+    }
 }
 
 static aj_status plan_arena(aj_ctx *ctx, plan *p, int64_t block, size_t more) {
-    bool placed = false;
-    for (int i = 0; i < p->n_in; i++)
-        placed = placed || p->operand[i].placed;
+    bool placed = p->space.n_boxes > 0;
     p->slot_bytes = ((size_t)block * sizeof(double) + 63) / 64 * 64;
     p->arena_bytes = (size_t)(p->n_slots + placed) * p->slot_bytes + more;
     p->arena = NULL;
@@ -232,22 +263,40 @@ static aj_status plan_run(aj_ctx *ctx, plan *p, const aji_value *const *in, cons
 
 /* ---- one block ---- */
 
-static void run_steps(plan *p, int n) {
+static void run_step(plan *p, const planned_step *step, int n) {
+    const void *src[3] = {NULL, NULL, NULL};
+    for (int k = 0; k < step->n_src; k++)
+        src[k] = p->place[step->src[k]];
+    step->kernel(n, p->place[step->dst], src, step->imm);
+}
+
+/* An output that is placed has its own place; any other result of PLACE is where its operand is. */
+static void place(plan *p, int s, bool inside, int n) {
+    const planned_step *step = &p->steps[s];
+    char *from = inside ? p->place[step->src[0]] : p->zeros;
+    if (p->stored[s])
+        memcpy(p->place[step->dst], from, (size_t)n * step->size);
+    else
+        p->place[step->dst] = from;
+}
+
+static void run_steps(plan *p, int64_t column, int n) {
+    bool boxes = p->space.n_boxes > 0;
     for (int s = 0; s < p->n_steps; s++) {
         const planned_step *step = &p->steps[s];
-        const void *src[3] = {NULL, NULL, NULL};
-        for (int k = 0; k < step->n_src; k++)
-            src[k] = p->place[step->src[k]];
-        step->kernel(n, p->place[step->dst], src, step->imm);
+        bool inside = !boxes || step->box == AJI_EVERYWHERE || aji_space_is_inside(&p->space, step->box, column);
+        if (step->places)
+            place(p, s, inside, n);
+        else if (inside)
+            run_step(p, step, n);
     }
 }
 
 /* An input's next n elements of the row. */
 static void read_input(plan *p, int i, int64_t column, int n) {
     const aji_operand *x = &p->operand[i];
-    int row = p->space.ndim - 1;
-    if (x->placed && (!x->inside || column < x->lo[row] || column >= x->lo[row] + x->extent[row]))
-        p->place[i] = p->zeros; /* blocks end where boxes do */
+    if (x->box != AJI_EVERYWHERE && !aji_space_is_inside(&p->space, x->box, column)) /* blocks end where boxes do */
+        p->place[i] = p->zeros;
     else if (p->kind[i] == DIRECT)
         p->place[i] = x->data + (x->at + column) * x->size;
     else
@@ -263,7 +312,7 @@ static void run_block(plan *p, int64_t column, int n) {
         if (p->direct[k])
             p->place[p->out[k]] = y->data + (y->at + column) * y->size;
     }
-    run_steps(p, n);
+    run_steps(p, column, n);
     for (int k = 0; k < p->n_out; k++)
         if (!p->direct[k])
             aji_row_write(&p->space, &p->operand[p->n_in + k], column, n, p->place[p->out[k]]);
@@ -321,7 +370,7 @@ static void run_several_rows(plan *p, int64_t numel) {
         for (int k = 0; k < p->space.n; k++)
             at[k] = p->operand[k].at;
         each_row(p, rows, false);
-        run_steps(p, n);
+        run_steps(p, 0, n);
         memcpy(p->space.index, here.index, sizeof(here.index));
         for (int k = 0; k < p->space.n; k++)
             p->operand[k].at = at[k];
@@ -340,7 +389,7 @@ aj_status aji_cpu_run(aj_ctx *ctx, const aji_program *program, const aji_value *
         return status;
     open_space(&p, program, shape, in, out);
     aji_space_merge(&p.space);
-    bool several_rows = p.space.ndim > 1 && p.space.shape[p.space.ndim - 1] < SHORT_ROW;
+    bool several_rows = p.space.n_boxes == 0 && p.space.ndim > 1 && p.space.shape[p.space.ndim - 1] < SHORT_ROW;
     status = plan_run(ctx, &p, in, out, several_rows, numel < AJI_BLOCK ? numel : AJI_BLOCK, 0);
     if (status != AJ_OK)
         return status;
@@ -446,7 +495,7 @@ aj_status aji_cpu_reduce(aj_ctx *ctx, aji_reduction kind, const aji_program *pro
     }
     open_space(&p, program, shape, in, out);
     aji_operand *y = &p.operand[p.space.n++];
-    aji_space_set(&p.space, y, result, NULL);
+    aji_space_set(&p.space, y, result, AJI_EVERYWHERE);
     aji_space_reduce(&p.space, axes);
     aj_dtype accumulation = aji_accumulation_dtype(shape->dtype);
     size_t converted = AJI_BLOCK * sizeof(double), more = aji_accumulator_bytes(numel / kept) + converted;

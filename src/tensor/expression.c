@@ -4,15 +4,10 @@
  * A pending value holds references to its operands. What these are cannot change: values are immutable, and borrowed memory stays as it is until
  * aj_unborrow, which puts a copy in its place. So it does not matter when the numbers are computed.
  */
-#include <math.h>
 #include <string.h>
 
 #include "tensor/cpu.h"
 #include "tensor/expression.h"
-
-/* Longer expressions are cut: an operand is evaluated at the call. A step that is evaluated later on becomes an input. */
-enum { MOST_STEPS = 48, MOST_INPUTS = 16 };
-_Static_assert(MOST_STEPS <= AJI_MAX_STEPS && MOST_STEPS + MOST_INPUTS <= AJI_MAX_INPUTS, "an expression fits into a program");
 
 bool aji_value_is_pending(const aji_value *v) {
     return !v->storage;
@@ -24,6 +19,7 @@ static aji_value *new_pending(aj_ctx *ctx, aj_device device, const aji_meta *met
         return NULL;
     v->refs = 1;
     v->users = v->number = 0;
+    v->visit = 0;
     v->saved = v->passed = false;
     v->ctx = ctx;
     v->device = device;
@@ -119,35 +115,24 @@ static aji_value *fold_operand(aji_step *step, aji_value *const *src) {
 
 /* ---- how long an expression is ---- */
 
-typedef struct count {
-    aji_value *seen[AJI_MAX_STEPS + AJI_MAX_INPUTS];
-    int n_seen, steps, inputs;
-} count;
-
-static void count_value(count *c, aji_value *v, int64_t numel) {
-    if (c->n_seen == AJI_MAX_STEPS + AJI_MAX_INPUTS || c->steps > MOST_STEPS)
+static void count_value(aji_value *v, int64_t numel, int64_t visit, int *steps, int *inputs) {
+    if (v->visit == visit || *steps > AJI_MOST_STEPS || *inputs > AJI_MOST_INPUTS)
         return;
-    if (v->number) /* of this count: nothing is being built meanwhile */
-        return;
-    v->number = 1;
-    c->seen[c->n_seen++] = v;
+    v->visit = visit;
     if (!aji_value_fuses(v, numel)) {
-        c->inputs++;
+        ++*inputs;
         return;
     }
-    c->steps++;
+    ++*steps;
     for (int k = 0; k < v->expression.n_src; k++)
-        count_value(c, v->expression.src[k], numel);
+        count_value(v->expression.src[k], numel, visit, steps, inputs);
 }
 
 static void count_exactly(aji_value *v) {
-    count c;
-    c.n_seen = c.steps = c.inputs = 0;
-    count_value(&c, v, v->numel);
-    for (int i = 0; i < c.n_seen; i++)
-        c.seen[i]->number = 0;
-    v->expression.steps = (short)c.steps;
-    v->expression.inputs = (short)(c.n_seen == AJI_MAX_STEPS + AJI_MAX_INPUTS ? MOST_INPUTS + 1 : c.inputs);
+    int steps = 0, inputs = 0;
+    count_value(v, v->numel, ++v->ctx->visits, &steps, &inputs);
+    v->expression.steps = (short)steps;
+    v->expression.inputs = (short)inputs;
 }
 
 /* The tree's numbers: a value that is read twice counts twice. */
@@ -165,7 +150,7 @@ static void add_up(aji_value *v) {
 }
 
 static bool fits(const aji_value *v) {
-    return v->expression.steps <= MOST_STEPS && v->expression.inputs <= MOST_INPUTS;
+    return v->expression.steps <= AJI_MOST_STEPS && v->expression.inputs <= AJI_MOST_INPUTS;
 }
 
 /* Evaluate the longest operand, until the rest fits. In the tree, what is read twice counted twice. */
@@ -216,24 +201,11 @@ static aji_value *compute_now(aj_ctx *ctx, aj_device device, const aji_meta *met
 
 /* ---- making ---- */
 
-/* Zero where its operand is zero: such a step may be done before or after placing. */
-static bool keeps_zeros(const aji_value *v) {
-    return !v->storage && v->expression.kind == AJI_PENDING_STEP &&
-           ((v->expression.opcode == AJI_STEP_SCALE && isfinite(v->expression.imm[0])) || v->expression.opcode == AJI_STEP_NEG);
-}
-
 aji_value *aji_value_placed(aji_value *v, const aji_meta *meta, const int64_t *lo) {
     if (v->numel == 0)
         return aji_value_full(v->ctx, v->device, meta, 0);
     if (aji_same_shape(&v->meta, meta))
         return aji_value_retain(v);
-    if (keeps_zeros(v)) { /* v's operand, which others may need too, is then computed once */
-        aji_value *inner = aji_value_placed(v->expression.src[0], meta, lo);
-        aji_step step = {.opcode = (aji_opcode)v->expression.opcode, .dtype = meta->dtype, .imm = {v->expression.imm[0]}};
-        aji_value *outer = inner ? aji_value_step(v->ctx, v->device, meta, &step, 1, &inner) : NULL;
-        aji_value_release(inner);
-        return outer;
-    }
     aji_value *placed = new_pending(v->ctx, v->device, meta, AJI_PENDING_PLACED);
     int64_t *copy = placed ? aji_alloc(v->ctx, AJ_MAX_NDIM * sizeof(*copy)) : NULL;
     if (!copy) {

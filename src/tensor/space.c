@@ -5,29 +5,38 @@
 #include "tensor/cpu.h"
 #include "tensor/space.h"
 
-void aji_space_open(aji_space *s, const aji_meta *shape, int n, aji_operand *operands) {
+void aji_space_open(aji_space *s, const aji_meta *shape, int n, aji_operand *operands, const aji_program *program,
+                    aji_space_box *boxes) {
     s->ndim = shape->ndim;
     s->n = n;
     s->operand = operands;
+    s->n_boxes = program->n_boxes;
+    s->box = boxes;
     for (int d = 0; d < shape->ndim; d++) {
         s->shape[d] = shape->shape[d];
         s->reduced[d] = false;
     }
+    for (int k = 0; k < s->n_boxes; k++) {
+        const aji_box *from = &program->boxes[k];
+        int shift = shape->ndim - from->ndim;
+        for (int d = 0; d < shape->ndim; d++) {
+            boxes[k].lo[d] = d < shift ? 0 : from->lo[d - shift];
+            boxes[k].extent[d] = d < shift ? shape->shape[d] : from->extent[d - shift];
+        }
+    }
 }
 
-void aji_space_set(const aji_space *s, aji_operand *x, const aji_value *v, const int64_t *lo) {
+void aji_space_set(const aji_space *s, aji_operand *x, const aji_value *v, int box) {
     x->data = aji_value_data(v);
     x->size = (int64_t)aj_dtype_size(v->meta.dtype);
-    x->placed = lo != NULL;
+    x->box = box;
     int shift = s->ndim - v->meta.ndim;
     for (int d = 0; d < s->ndim; d++) {
-        bool moves = d >= shift && (v->meta.shape[d - shift] != 1 || (lo && s->shape[d] != 1));
+        int64_t extent = box == AJI_EVERYWHERE ? s->shape[d] : s->box[box].extent[d];
+        bool moves = d >= shift && v->meta.shape[d - shift] == extent && extent > 1;
         x->stride[d] = moves ? v->strides[d - shift] : 0;
-        if (lo) {
-            x->lo[d] = lo[d];
-            x->extent[d] = v->meta.shape[d];
-            x->data -= lo[d] * x->stride[d] * x->size;
-        }
+        if (box != AJI_EVERYWHERE)
+            x->data -= s->box[box].lo[d] * x->stride[d] * x->size;
     }
 }
 
@@ -42,12 +51,14 @@ static void permute(aji_space *s, const int *order) {
     }
     for (int k = 0; k < s->n; k++) {
         aji_operand *x = &s->operand[k], was = *x;
-        for (int d = 0; d < s->ndim; d++) {
+        for (int d = 0; d < s->ndim; d++)
             x->stride[d] = was.stride[order[d]];
-            if (x->placed) {
-                x->lo[d] = was.lo[order[d]];
-                x->extent[d] = was.extent[order[d]];
-            }
+    }
+    for (int k = 0; k < s->n_boxes; k++) {
+        aji_space_box *b = &s->box[k], was = *b;
+        for (int d = 0; d < s->ndim; d++) {
+            b->lo[d] = was.lo[order[d]];
+            b->extent[d] = was.extent[order[d]];
         }
     }
 }
@@ -60,21 +71,21 @@ static bool merges(const aji_space *s, int into, int d) {
         const aji_operand *x = &s->operand[k];
         if (x->stride[into] != x->stride[d] * s->shape[d])
             return false;
-        if (x->placed && (x->lo[d] != 0 || x->extent[d] != s->shape[d]))
-            return false;
     }
+    for (int k = 0; k < s->n_boxes; k++)
+        if (s->box[k].lo[d] != 0 || s->box[k].extent[d] != s->shape[d])
+            return false;
     return true;
 }
 
 /* Axis d goes to place `to`, or into the axis there. */
 static void join(aji_space *s, int to, int d, bool merge) {
-    for (int k = 0; k < s->n; k++) {
-        aji_operand *x = &s->operand[k];
-        x->stride[to] = x->stride[d];
-        if (x->placed) {
-            x->lo[to] = merge ? x->lo[to] * s->shape[d] : x->lo[d];
-            x->extent[to] = merge ? x->extent[to] * s->shape[d] : x->extent[d];
-        }
+    for (int k = 0; k < s->n; k++)
+        s->operand[k].stride[to] = s->operand[k].stride[d];
+    for (int k = 0; k < s->n_boxes; k++) {
+        aji_space_box *b = &s->box[k];
+        b->lo[to] = merge ? b->lo[to] * s->shape[d] : b->lo[d];
+        b->extent[to] = merge ? b->extent[to] * s->shape[d] : b->extent[d];
     }
     s->shape[to] = merge ? s->shape[to] * s->shape[d] : s->shape[d];
     s->reduced[to] = s->reduced[d];
@@ -93,9 +104,11 @@ void aji_space_merge(aji_space *s) {
         n = 1;
         s->shape[0] = 1;
         s->reduced[0] = false;
-        for (int k = 0; k < s->n; k++) {
-            s->operand[k].stride[0] = s->operand[k].lo[0] = 0;
-            s->operand[k].extent[0] = 1;
+        for (int k = 0; k < s->n; k++)
+            s->operand[k].stride[0] = 0;
+        for (int k = 0; k < s->n_boxes; k++) {
+            s->box[k].lo[0] = 0;
+            s->box[k].extent[0] = 1;
         }
     }
     s->ndim = n;
@@ -147,48 +160,49 @@ bool aji_space_is_dense(const aji_space *s, const aji_operand *x) {
             return false;
         stride *= s->shape[d];
     }
-    return !x->placed;
+    return x->box == AJI_EVERYWHERE;
 }
 
 /* ---- rows ---- */
 
-static void find_inside(const aji_space *s, aji_operand *x) {
-    x->inside = x->placed;
-    for (int d = 0; x->inside && d < s->ndim - 1; d++)
-        x->inside = s->index[d] >= x->lo[d] && s->index[d] < x->lo[d] + x->extent[d];
-}
-
-void aji_space_begin(aji_space *s) {
-    memset(s->index, 0, sizeof(s->index));
-    for (int k = 0; k < s->n; k++) {
-        s->operand[k].at = 0;
-        find_inside(s, &s->operand[k]);
+static void find_inside(aji_space *s) {
+    for (int k = 0; k < s->n_boxes; k++) {
+        aji_space_box *b = &s->box[k];
+        b->inside = true;
+        for (int d = 0; b->inside && d < s->ndim - 1; d++)
+            b->inside = s->index[d] >= b->lo[d] && s->index[d] < b->lo[d] + b->extent[d];
     }
 }
 
+void aji_space_begin(aji_space *s) {
+    for (int d = 0; d < s->ndim; d++)
+        s->index[d] = 0;
+    for (int k = 0; k < s->n; k++)
+        s->operand[k].at = 0;
+    find_inside(s);
+}
+
 bool aji_space_next(aji_space *s, int from, int to) {
-    for (int d = to - 1; d >= from; d--) {
+    bool more = false;
+    for (int d = to - 1; d >= from && !more; d--) {
         int64_t steps = 1;
-        bool more = ++s->index[d] < s->shape[d];
+        more = ++s->index[d] < s->shape[d];
         if (!more) {
             steps = 1 - s->shape[d];
             s->index[d] = 0;
         }
         for (int k = 0; k < s->n; k++)
             s->operand[k].at += steps * s->operand[k].stride[d];
-        if (more || d == from) {
-            for (int k = 0; k < s->n; k++)
-                find_inside(s, &s->operand[k]);
-            return more;
-        }
     }
-    return false;
+    find_inside(s);
+    return more;
 }
 
 void aji_row_read(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, char *to) {
     int64_t begin = column, end = column + n, stride = x->stride[s->ndim - 1];
-    if (x->placed) { /* begin ... end: what lies in the box */
-        int64_t lo = x->lo[s->ndim - 1], hi = x->inside ? lo + x->extent[s->ndim - 1] : lo;
+    if (x->box != AJI_EVERYWHERE) { /* begin ... end: what lies in the box */
+        const aji_space_box *b = &s->box[x->box];
+        int64_t lo = b->lo[s->ndim - 1], hi = b->inside ? lo + b->extent[s->ndim - 1] : lo;
         begin = begin < lo ? lo : begin;
         end = end > hi ? hi : end;
         if (begin >= end) {

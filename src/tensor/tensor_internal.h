@@ -45,6 +45,7 @@ typedef struct aji_expression {
     double imm[2];             /* of a step; FULL: imm[0] */
     int64_t *lo;               /* PLACED: where src[0] begins on each axis */
     unsigned char kind, n_src; /* aji_pending */
+    bool in_box;               /* PLACED: src[0] is computed in its box, see evaluate.c */
     unsigned char dtype, from; /* of a step */
     short opcode;
     short steps, inputs; /* of the whole expression, counted as a tree or better: at most */
@@ -52,10 +53,11 @@ typedef struct aji_expression {
 
 struct aji_value {
     int refs;
-    int users;   /* pending values that read it */
-    int number;  /* evaluate.c: of its step in the program that is being built, plus 1; 0: not in one */
-    bool saved;  /* a node holds it for its vjp */
-    bool passed; /* it was computed on the way to another value once, and not stored */
+    int users;     /* pending values that read it */
+    int number;    /* evaluate.c: of its step in the program that is being built, plus 1; 0: not in one */
+    int64_t visit; /* the last traversal that came here */
+    bool saved;    /* a node holds it for its vjp */
+    bool passed;   /* it was computed on the way to another value once, and not stored */
     int64_t numel;
     aj_ctx *ctx;
     aj_device device;
@@ -168,36 +170,49 @@ void *aji_scope_mark(aj_scope *scope, aji_slot slot); /* the room that scope_mar
 
 /* ---- elementwise programs: run by the one executor ---- */
 /* A program computes values of one shape, entry by entry. Values are numbered: the inputs 0 ... n_in-1, the result of step s n_in + s. Types are
- * per step: all operands of a step have type `dtype`; comparisons write u8; CAST reads `from`. WHERE reads u8, dtype, dtype. */
+ * per step: all operands of a step have type `dtype`; comparisons write u8; CAST reads `from`. WHERE reads u8, dtype, dtype. PLACE: its operand in box number src[1], which also holds the inputs
+ * that its operand is made of, and zeros around it. */
 typedef enum aji_opcode {
 #define AJI_UNARY(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_UNARY(name, ...) AJI_STEP_##name,
+#define AJI_FLOAT_TRIG(name, ...) AJI_STEP_##name,
 #define AJI_BINARY(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_BINARY(name, ...) AJI_STEP_##name,
+#define AJI_TERNARY(name, ...) AJI_STEP_##name,
 #define AJI_COMPARE(name, ...) AJI_STEP_##name,
 #define AJI_IMMEDIATE(name, ...) AJI_STEP_##name,
+#define AJI_BINARY_IMMEDIATE(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_IMMEDIATE(name, ...) AJI_STEP_##name,
 #define AJI_SPECIAL(name) AJI_STEP_##name,
 #include "tensor/steps.def"
     AJI_N_STEPS
 } aji_opcode;
 
-#define AJI_MAX_STEPS 64
-#define AJI_MAX_INPUTS 64
+#define AJI_MAX_STEPS 80
+#define AJI_MAX_INPUTS 112
+#define AJI_MAX_BOXES 16
+#define AJI_EVERYWHERE (-1)
 #define AJI_MAX_OUTPUTS (AJI_MAX_STEPS + 1)
 
 typedef struct aji_step {
     aji_opcode opcode;
     aj_dtype dtype, from;
     int src[3];    /* values */
-    double imm[2]; /* scalar operands: SCALE, ADD_SCALAR, POW_SCALAR: imm[0]; CLAMP: imm[0] <= y <= imm[1] */
+    double imm[2]; /* scalar operands: CLAMP: imm[0] <= y <= imm[1]; AFFINE: imm[0] a + imm[1]; others: imm[0] */
 } aji_step;
 
+/* A box in the program's space: inside it lie what is read or computed in it, around it are zeros. */
+typedef struct aji_box {
+    int ndim; /* the space's last axes; on those before, whose extent is 1, it is all there is */
+    const int64_t *lo, *extent;
+} aji_box;
+
 typedef struct aji_program {
-    int n_in, n_out, n_steps;
+    int n_in, n_out, n_steps, n_boxes;
     aji_step steps[AJI_MAX_STEPS];
-    int out[AJI_MAX_OUTPUTS];          /* the value of each output */
-    const int64_t *lo[AJI_MAX_INPUTS]; /* NULL: the input broadcasts. Else where it begins on each axis: zeros around it */
+    int out[AJI_MAX_OUTPUTS]; /* the value of each output */
+    int box[AJI_MAX_INPUTS];  /* the input lies in this box, or broadcasts to it; AJI_EVERYWHERE: it broadcasts to the space */
+    aji_box boxes[AJI_MAX_BOXES];
 } aji_program;
 
 /* A pending value: one step on other values, which broadcast to its shape. `step` is of the device's set (see aji_step_supports). Constants are folded,

@@ -90,7 +90,8 @@ struct aj_ctx {
     aj_ctx_opts opts;
     aji_pool pool;
     int64_t stat[AJ_STAT_ALLOCATIONS + 1];
-    bool fuse; /* elementwise work is left pending, and evaluated together */
+    int64_t visits; /* traversals of pending values so far */
+    bool fuse;      /* elementwise work is left pending, and evaluated together */
     struct aji_device cpu, test;
     aj_scope root, *scope;
     aji_list kept;

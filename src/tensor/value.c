@@ -110,6 +110,7 @@ aji_value *aji_value_over(aji_storage *storage, const aji_meta *meta) {
     }
     v->refs = 1;
     v->users = v->number = 0;
+    v->visit = 0;
     v->saved = v->passed = false;
     v->ctx = storage->ctx;
     v->device = storage->device;
