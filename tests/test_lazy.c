@@ -190,8 +190,8 @@ static bool fits_into(const item *small, aj_tensor *large) {
 static item partner(machine *m, const item *x, aj_dtype dtype) {
     for (int tries = 0; tries < 6; tries++) {
         item *y = any(m);
-        bool same_size = aj_numel(y->t) == aj_numel(x->t) && aj_ndim(y->t) == aj_ndim(x->t);
-        if (aj_tensor_dtype(y->t) == dtype && fits_into(y, x->t) && (m->kind != BITS || !y->active || same_size))
+        bool same_shape = aj_ndim(y->t) == aj_ndim(x->t) && fits_into(x, y->t);
+        if (aj_tensor_dtype(y->t) == dtype && fits_into(y, x->t) && (m->kind != BITS || !y->active || same_shape))
             return *y;
     }
     int64_t shape[AJ_MAX_NDIM], small[AJ_MAX_NDIM];
@@ -642,11 +642,14 @@ static void differentiate(machine *m, aj_tensor *root, aj_tensor **p) {
 
 /* ---- a program ---- */
 
+/* Some are so little that every operation on them is computed at once, on the CPU. */
 static const int64_t shapes[][5] = {/* ndim, extents */
-                                    {1, 1},   {1, 3},      {1, 7},       {1, 63},     {1, 64},       {1, 65},      {1, 255}, {1, 256}, {1, 257},
-                                    {1, 513}, {2, 3, 7},   {2, 9, 64},   {2, 4, 65},  {2, 2, 257},   {2, 3, 513},  {2, 7, 1}, {2, 40, 3}, {2, 2, 63},
-                                    {3, 3, 1, 7}, {3, 2, 3, 65}, {3, 4, 5, 2}, {4, 2, 3, 4, 5}, {1, 0}, {2, 3, 0}, {3, 0, 2, 65}, {0},
-                                    {2, 3, 255}, {2, 2, 256}, {3, 2, 1, 64}};
+                                    {0},          {1, 1},          {1, 3},       {1, 7},           {1, 63},         {1, 64},       {1, 65},
+                                    {1, 255},     {1, 256},        {1, 257},     {1, 513},         {2, 3, 7},       {2, 7, 1},     {2, 90, 1},
+                                    {2, 1, 90},   {2, 9, 64},      {2, 4, 65},   {2, 2, 257},      {2, 3, 513},     {2, 40, 3},    {2, 2, 63},
+                                    {2, 3, 255},  {2, 2, 256},     {2, 100, 7},  {3, 3, 1, 7},     {3, 40, 1, 7},   {3, 2, 3, 65}, {3, 4, 5, 2},
+                                    {3, 2, 1, 64}, {3, 13, 2, 9},  {3, 3, 16, 3}, {4, 2, 3, 4, 5}, {4, 3, 1, 7, 63}, {1, 0},       {2, 3, 0},
+                                    {3, 0, 2, 65}};
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 
 static void read_all(machine *m) {
@@ -744,7 +747,7 @@ static aj_ctx *context_of(bool lazy) {
 static void run_program(program_kind kind, uint64_t seed, aj_ctx *const *ctx, machine *m) {
     for (int k = 0; k < 2; k++) {
         m[k] = (machine){.ctx = ctx[k], .kind = kind, .lazy = k == 0, .draws = mix(seed), .moments = mix(~seed)};
-        m[k].far = seed % 4 == 3 && k == 0;
+        m[k].far = seed % 3 == 2 && k == 0;
         run(&m[k]);
     }
     compare(seed, &m[0], &m[1]);
