@@ -187,7 +187,7 @@ static bool fits_into(const item *small, aj_tensor *large) {
 }
 
 /* An item of this dtype that broadcasts to x (in programs of BITS an active one has its very shape), or a new constant. */
-static item partner(machine *m, const item *x, aj_dtype dtype) {
+static item partner_of(machine *m, const item *x, aj_dtype dtype, bool more_axes) {
     for (int tries = 0; tries < 6; tries++) {
         item *y = any(m);
         bool same_shape = aj_ndim(y->t) == aj_ndim(x->t) && fits_into(x, y->t);
@@ -197,8 +197,16 @@ static item partner(machine *m, const item *x, aj_dtype dtype) {
     int64_t shape[AJ_MAX_NDIM], small[AJ_MAX_NDIM];
     int ndim = shape_of(x->t, shape);
     ndim = smaller(m, ndim, shape, small);
+    if (more_axes && ndim < 6) { /* the result has more axes, and as many entries */
+        memmove(small + 1, small, (size_t)ndim++ * sizeof *small);
+        small[0] = 1;
+    }
     bool folds = draw(m, 2);
     return (item){.t = folds ? constant(m, dtype, ndim, small) : fresh(m, dtype, ndim, small), .fraction = 2, .magnitude = 1};
+}
+
+static item partner(machine *m, const item *x, aj_dtype dtype) {
+    return partner_of(m, x, dtype, false);
 }
 
 /* EXACT: is there room for a result of so many bits? */
@@ -282,7 +290,7 @@ static void step_scalar(machine *m) {
 
 static void step_binary(machine *m) {
     item x = m->kind == BITS && draw(m, 5) == 0 ? *any_of(m, false) : *any_float(m);
-    item y = partner(m, &x, aj_tensor_dtype(x.t));
+    item y = partner_of(m, &x, aj_tensor_dtype(x.t), draw(m, 4) == 0);
     if (draw(m, 2)) {
         item swap = x;
         x = y;
@@ -598,6 +606,14 @@ static aj_tensor *seed_like(machine *m, aj_tensor *t) {
     return fresh(m, aj_tensor_dtype(t), ndim, shape);
 }
 
+/* Gradients are values like others: what comes next uses them, while they are pending. (EXACT does not know how many bits they have.) */
+static void use_gradients(machine *m, aj_tensor **g) {
+    for (int k = 0; k < 2; k++)
+        add(m, g[k], false, 20, 20);
+    for (int k = 0; k < 6; k++)
+        step(m);
+}
+
 static void second_derivative(machine *m, aj_tensor *root, aj_tensor *seed, aj_tensor **p) {
     aj_tensor *g[2], *h[2];
     cr_assert(aj_grad_of(m->ctx, 1, &root, &seed, 2, p, g, AJ_CREATE_GRAPH) == AJ_OK, "%s", aj_ctx_error(m->ctx));
@@ -632,12 +648,16 @@ static void differentiate(machine *m, aj_tensor *root, aj_tensor **p) {
     default:
         cr_assert(aj_record_stop(m->ctx) == AJ_OK);
         cr_assert(aj_grad_of(m->ctx, 1, &root, &seed, 2, p, g, 0) == AJ_OK, "%s", aj_ctx_error(m->ctx));
+        use_gradients(m, g);
         for (int k = 0; k < 2; k++)
             emit_result(m, "grad_of", g[k]);
         cr_assert(aj_backward(m->ctx, root, NULL) == AJ_OK);
     }
     for (int k = 0; k < 2; k++)
-        emit_result(m, "gradient", aj_grad(p[k]));
+        g[k] = aj_grad(p[k]);
+    use_gradients(m, g);
+    for (int k = 0; k < 2; k++)
+        emit_result(m, "gradient", g[k]);
 }
 
 /* ---- a program ---- */
