@@ -277,3 +277,121 @@ static void run_checks(aj_ctx *ctx, const void *data) {
 Test(alloc, checks) {
     fail_each_allocation(run_checks, NULL);
 }
+
+/* ---- pending values: a failure leaves them pending, and what comes after it is right ---- */
+
+enum { MANY = 300, RESULTS = 9 };
+
+static aj_tensor *from_wave(aj_ctx *ctx) {
+    double wave[MANY];
+    for (int i = 0; i < MANY; i++)
+        wave[i] = sin(0.1 * i);
+    return aj_from_data(ctx, AJ_F64, AJ_SHAPE(MANY), wave);
+}
+
+/* Interior values that are read twice, parts with their gradients, results made of parts, reductions. */
+static void pending_values(aj_ctx *ctx, aj_tensor *p, aj_tensor **y) {
+    aj_tensor *g[2] = {NULL, NULL}, *in[] = {p, NULL};
+    (void)aj_record_begin(ctx);
+    aj_tensor *a = aj_exp(aj_scale(p, 0.5)), *b = aj_mul(a, aj_tanh(a)), *part = aj_slice(b, 0, 20, 150, 1);
+    in[1] = a;
+    y[0] = aj_add(aj_square(b), a);
+    y[1] = aj_sub(b, aj_flip(a, 0));
+    y[2] = aj_set_window(aj_neg(p), (const int64_t[]){7}, aj_scale(part, 3));
+    y[3] = aj_concat(3, (aj_tensor *[]){aj_sub(p, a), part, aj_cast(aj_gt(p, a), AJ_F64)}, 0);
+    y[4] = aj_sum_axes(aj_mul(aj_reshape(b, AJ_SHAPE(MANY, 1)), aj_slice(p, 0, 0, 3, 1)), 1, (int[]){0}, false);
+    y[5] = aj_softmax(aj_reshape(y[0], AJ_SHAPE(3, 100)), 1);
+    (void)aj_grad_of(ctx, 1, &part, NULL, 2, in, g, AJ_CREATE_GRAPH);
+    y[6] = aj_mul(g[0], aj_add(p, g[1]));
+    (void)aj_backward(ctx, aj_sum(aj_mul(g[0], b)), NULL);
+    y[7] = p ? aj_scale(aj_grad(p), 2) : NULL;
+    y[8] = aj_max(aj_abs(y[7]));
+}
+
+static void check_results(aj_tensor *const *y, double *const *right, int64_t k) {
+    for (int r = 0; r < RESULTS; r++) {
+        int64_t n = aj_numel(y[r]);
+        double out[3 * MANY];
+        cr_assert(aj_read(y[r], out, (size_t)n * sizeof *out) == AJ_OK, "allocation %lld", (long long)k);
+        for (int64_t i = 0; i < n; i++)
+            cr_assert(out[i] == right[r][i],
+                      "allocation %lld failed; afterwards result %d, entry %lld, is %.17g instead of %.17g", (long long)k, r,
+                      (long long)i, out[i], right[r][i]);
+    }
+}
+
+/* Fails call k of the allocator, counted from the program's begin or (late) from the first read. */
+static bool fail_pending(aj_ctx *ctx, aj_tensor *p, double *const *right, int64_t k, bool late, bool once) {
+    aj_tensor *y[RESULTS] = {NULL};
+    aj_scope *scope = aj_scope_begin(ctx);
+    if (late)
+        pending_values(ctx, p, y);
+    counted = (counting){.live = counted.live, .fail_after = k, .once = once};
+    if (!late)
+        pending_values(ctx, p, y);
+    for (int r = 0; r < RESULTS; r++)
+        (void)aj_eval(y[r]);
+    bool failed = counted.failed;
+    counted.fail_after = -1;
+    aj_status status = aj_ctx_status(ctx);
+    cr_assert(status == AJ_OK || (failed && status == AJ_ERR_MEMORY), "allocation %lld failed, and the error is %s", (long long)k,
+              aj_ctx_error(ctx));
+    aj_ctx_clear_error(ctx);
+    if (late || status == AJ_OK)
+        check_results(y, right, k); /* the very values whose evaluation failed */
+    cr_assert(aj_scope_end(scope) == AJ_OK);
+    return failed;
+}
+
+static void check_pending(const aj_ctx_opts *opts, bool late, bool once) {
+    aj_ctx *ctx;
+    aj_tensor *y[RESULTS];
+    double *right[RESULTS];
+    counted = (counting){.fail_after = -1};
+    cr_assert(aj_ctx_create(&ctx, opts) == AJ_OK);
+    aj_tensor *p = aj_param(from_wave(ctx));
+    aj_scope *scope = aj_scope_begin(ctx);
+    pending_values(ctx, p, y);
+    for (int r = 0; r < RESULTS; r++) {
+        right[r] = malloc((size_t)aj_numel(y[r]) * sizeof(double));
+        cr_assert(aj_read(y[r], right[r], (size_t)aj_numel(y[r]) * sizeof(double)) == AJ_OK);
+    }
+    cr_assert(aj_scope_end(scope) == AJ_OK);
+    aj_zero_grad(p);
+    int64_t before = aj_ctx_stat(ctx, AJ_STAT_LIVE_BYTES), storages = aj_ctx_stat(ctx, AJ_STAT_STORAGES), k = 0;
+    for (bool failed = true; failed; k++) {
+        aj_zero_grad(p);
+        failed = fail_pending(ctx, p, right, k, late, once);
+        aj_zero_grad(p);
+        scope = aj_scope_begin(ctx);
+        pending_values(ctx, p, y);
+        check_results(y, right, k);
+        cr_assert(aj_scope_end(scope) == AJ_OK);
+        aj_zero_grad(p);
+        cr_assert(aj_ctx_stat(ctx, AJ_STAT_LIVE_BYTES) == before && aj_ctx_stat(ctx, AJ_STAT_STORAGES) == storages,
+                  "allocation %lld failed, and %lld bytes in %lld storages leaked", (long long)k,
+                  (long long)(aj_ctx_stat(ctx, AJ_STAT_LIVE_BYTES) - before),
+                  (long long)(aj_ctx_stat(ctx, AJ_STAT_STORAGES) - storages));
+    }
+    cr_assert(!opts->disable_pool || k > (late ? 3 : 30), "only %lld allocations failed", (long long)k);
+    for (int r = 0; r < RESULTS; r++)
+        free(right[r]);
+    aj_release(&p);
+    cr_assert(aj_ctx_destroy(&ctx) == AJ_OK, "%s", log_text);
+    cr_assert(counted.live == 0, "%lld blocks leaked", (long long)counted.live);
+}
+
+Test(alloc, pending_values) {
+    for (int mode = 0; mode < 12; mode++) {
+        bool lazy = mode < 8, late = mode & 2; /* eagerly there is nothing left to compute late */
+        cr_assert(setenv("ADJOIN_FUSE", lazy ? "1" : "0", 1) == 0);
+        aj_ctx_opts opts = {.size = sizeof opts,
+                            .alloc = counting_alloc,
+                            .free = counting_free,
+                            .alloc_user = &counted,
+                            .log = keep_log,
+                            .disable_pool = mode & 1};
+        if (lazy || !late)
+            check_pending(&opts, late, mode & 4);
+    }
+}

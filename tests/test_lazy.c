@@ -47,9 +47,9 @@ typedef struct output {
 typedef struct machine {
     aj_ctx *ctx;
     program_kind kind;
-    bool lazy, far; /* far: on the test device */
+    bool lazy, far;          /* far: on the test device */
     uint64_t draws, moments; /* states: of the program; of what only the lazy run does */
-    aj_dtype dtype; /* of what is active */
+    aj_dtype dtype;          /* of what is active */
     int ndim;
     int64_t shape[AJ_MAX_NDIM];
     item items[MOST_ITEMS];
@@ -152,7 +152,8 @@ static void add(machine *m, aj_tensor *t, bool active, double fraction, double m
     cr_assert(t, "kind %d, step %d: %s", m->kind, m->step, aj_ctx_error(m->ctx));
     if (moment(m, 12))
         cr_assert(aj_eval(t) == AJ_OK);
-    int at = m->n < MOST_ITEMS ? m->n++ : 2 + draw(m, MOST_ITEMS - 2); /* an item that is overwritten is released with its scope */
+    int at =
+        m->n < MOST_ITEMS ? m->n++ : 2 + draw(m, MOST_ITEMS - 2); /* an item that is overwritten is released with its scope */
     m->items[at] = (item){.t = t, .active = active, .fraction = fraction, .magnitude = magnitude};
 }
 
@@ -226,7 +227,8 @@ static output *emit(machine *m, const char *what, aj_tensor *t, double tolerance
     cr_assert(aj_read(t, o->data, bytes) == AJ_OK, "step %d: %s: %s", m->step, what, aj_ctx_error(m->ctx));
     if (moment(m, 3)) { /* the same bits again */
         void *again = malloc(bytes + 1);
-        cr_assert(aj_read(t, again, bytes) == AJ_OK && memcmp(again, o->data, bytes) == 0, "step %d: %s: read twice", m->step, what);
+        cr_assert(aj_read(t, again, bytes) == AJ_OK && memcmp(again, o->data, bytes) == 0, "step %d: %s: read twice", m->step,
+                  what);
         free(again);
     }
     return o;
@@ -252,9 +254,10 @@ static void emit_result(machine *m, const char *what, aj_tensor *t) {
 typedef aj_tensor *unary_call(aj_tensor *x);
 typedef aj_tensor *binary_call(aj_tensor *a, aj_tensor *b);
 
-static unary_call *const unaries[] = {aj_neg,  aj_abs,  aj_square, aj_relu, aj_sign,    aj_sqrt,     aj_rsqrt, aj_reciprocal, aj_exp, aj_expm1,
-                                      aj_log,  aj_log1p, aj_sin,   aj_cos,  aj_tan,     aj_asin,     aj_acos,  aj_atan,       aj_sinh, aj_cosh,
-                                      aj_tanh, aj_sigmoid, aj_softplus, aj_erf, aj_floor, aj_ceil, aj_round};
+static unary_call *const unaries[] = {aj_neg,        aj_abs,      aj_square, aj_relu,  aj_sign,  aj_sqrt, aj_rsqrt,
+                                      aj_reciprocal, aj_exp,      aj_expm1,  aj_log,   aj_log1p, aj_sin,  aj_cos,
+                                      aj_tan,        aj_asin,     aj_acos,   aj_atan,  aj_sinh,  aj_cosh, aj_tanh,
+                                      aj_sigmoid,    aj_softplus, aj_erf,    aj_floor, aj_ceil,  aj_round};
 enum { N_UNARIES = sizeof unaries / sizeof unaries[0], FOR_INTEGERS = 5 };
 static unary_call *const smooth[] = {aj_tanh, aj_sin, aj_cos, aj_sigmoid, aj_atan, aj_erf, aj_softplus, aj_neg};
 static unary_call *const piecewise[] = {aj_neg, aj_abs, aj_relu, aj_sign};
@@ -285,7 +288,8 @@ static void step_scalar(machine *m) {
     else if (which == 2 && m->kind == BITS)
         add(m, aj_pow_scalar(x.t, factor), x.active, 0, 0);
     else if (m->kind != CLOSE)
-        add(m, aj_clamp(x.t, -1.5, draw(m, 4) == 0 && m->kind == BITS ? INFINITY : 2), x.active, x.fraction, fmin(x.magnitude, 1));
+        add(m, aj_clamp(x.t, -1.5, draw(m, 4) == 0 && m->kind == BITS ? INFINITY : 2), x.active, x.fraction,
+            fmin(x.magnitude, 1));
 }
 
 static void step_binary(machine *m) {
@@ -466,7 +470,8 @@ static void emit_sums(machine *m, aj_tensor *x, int n, const int *axes, bool kee
     x = aj_clamp(x, -100, 100);
     output *magnitudes = emit(m, "magnitudes", aj_sum_axes(aj_abs(x), n, axes, keepdims), 0);
     double most = magnitudes->tolerance = ROUNDING * eps * largest(magnitudes);
-    aj_tensor *near_one = aj_add_scalar(aj_scale(aj_tanh(x), 0.01), 1); /* so that products stay of the order of e^(entries/100) at most */
+    aj_tensor *near_one =
+        aj_add_scalar(aj_scale(aj_tanh(x), 0.01), 1); /* so that products stay of the order of e^(entries/100) at most */
     emit(m, "sum", aj_sum_axes(x, n, axes, keepdims), most);
     emit(m, "mean", aj_mean_axes(x, n, axes, keepdims), most);
     emit(m, "norm", aj_norm_axes(x, n, axes, keepdims), most);
@@ -499,7 +504,9 @@ static void step_reduce(machine *m) {
             return;
         aj_tensor *y = aj_add_scalar(aj_scale(aj_tanh(x.t), 0.01), 1); /* away from where the norm has no derivative */
         int axis = ndim > 0 ? draw(m, ndim) : 0;
-        y = which == 3 ? aj_softmax(x.t, axis) : which == 4 ? aj_tanh(aj_logsumexp(x.t, axis)) : calls[which](y, n, axes, keepdims);
+        y = which == 3   ? aj_softmax(x.t, axis)
+            : which == 4 ? aj_tanh(aj_logsumexp(x.t, axis))
+                         : calls[which](y, n, axes, keepdims);
         add(m, which == 0 || which == 3 ? y : aj_tanh(y), x.active, 0, 0);
     } else if (!extremum && has_room(m, x.fraction, x.magnitude + more)) {
         add(m, aj_sum_axes(x.t, n, axes, keepdims), x.active, x.fraction, x.magnitude + more);
@@ -571,9 +578,10 @@ static void step_release(machine *m) {
 }
 
 static void step(machine *m) {
-    typedef void a_step(machine *m);
-    static a_step *const often[] = {step_unary, step_unary, step_unary, step_scalar, step_scalar, step_binary, step_binary,  step_binary,
-                                    step_where, step_cast,  step_input, step_view,   step_view,   step_join,   step_reduce};
+    typedef void a_step(machine * m);
+    static a_step *const often[] = {step_unary,  step_unary,  step_unary,  step_scalar, step_scalar,
+                                    step_binary, step_binary, step_binary, step_where,  step_cast,
+                                    step_input,  step_view,   step_view,   step_join,   step_reduce};
     m->step++;
     if (m->n < MOST_ITEMS)
         often[draw(m, sizeof often / sizeof often[0])](m);
@@ -664,12 +672,12 @@ static void differentiate(machine *m, aj_tensor *root, aj_tensor **p) {
 
 /* Some are so little that every operation on them is computed at once, on the CPU. */
 static const int64_t shapes[][5] = {/* ndim, extents */
-                                    {0},          {1, 1},          {1, 3},       {1, 7},           {1, 63},         {1, 64},       {1, 65},
-                                    {1, 255},     {1, 256},        {1, 257},     {1, 513},         {2, 3, 7},       {2, 7, 1},     {2, 90, 1},
-                                    {2, 1, 90},   {2, 9, 64},      {2, 4, 65},   {2, 2, 257},      {2, 3, 513},     {2, 40, 3},    {2, 2, 63},
-                                    {2, 3, 255},  {2, 2, 256},     {2, 100, 7},  {3, 3, 1, 7},     {3, 40, 1, 7},   {3, 2, 3, 65}, {3, 4, 5, 2},
-                                    {3, 2, 1, 64}, {3, 13, 2, 9},  {3, 3, 16, 3}, {4, 2, 3, 4, 5}, {4, 3, 1, 7, 63}, {1, 0},       {2, 3, 0},
-                                    {3, 0, 2, 65}};
+                                    {0},           {1, 1},          {1, 3},           {1, 7},       {1, 63},       {1, 64},
+                                    {1, 65},       {1, 255},        {1, 256},         {1, 257},     {1, 513},      {2, 3, 7},
+                                    {2, 7, 1},     {2, 90, 1},      {2, 1, 90},       {2, 9, 64},   {2, 4, 65},    {2, 2, 257},
+                                    {2, 3, 513},   {2, 40, 3},      {2, 2, 63},       {2, 3, 255},  {2, 2, 256},   {2, 100, 7},
+                                    {3, 3, 1, 7},  {3, 40, 1, 7},   {3, 2, 3, 65},    {3, 4, 5, 2}, {3, 2, 1, 64}, {3, 13, 2, 9},
+                                    {3, 3, 16, 3}, {4, 2, 3, 4, 5}, {4, 3, 1, 7, 63}, {1, 0},       {2, 3, 0},     {3, 0, 2, 65}};
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 
 static void read_all(machine *m) {
@@ -713,7 +721,8 @@ static void run(machine *m) {
     for (int k = 0; k < 2; k++)
         aj_release(&p[k]);
     cr_assert(aj_scope_end(scope) == AJ_OK, "%s", aj_ctx_error(m->ctx));
-    cr_assert(aj_ctx_stat(m->ctx, AJ_STAT_LIVE_BYTES) == 0, "%lld bytes are alive after the scope", (long long)aj_ctx_stat(m->ctx, AJ_STAT_LIVE_BYTES));
+    cr_assert(aj_ctx_stat(m->ctx, AJ_STAT_LIVE_BYTES) == 0, "%lld bytes are alive after the scope",
+              (long long)aj_ctx_stat(m->ctx, AJ_STAT_LIVE_BYTES));
     cr_assert(aj_ctx_stat(m->ctx, AJ_STAT_STORAGES) == 0 && aj_ctx_stat(m->ctx, AJ_STAT_NODES) == 0);
 }
 
@@ -746,13 +755,15 @@ static void compare(uint64_t seed, const machine *a, const machine *b) {
     cr_assert(a->n_outputs == b->n_outputs, "seed %llu: %d and %d outputs", (unsigned long long)seed, a->n_outputs, b->n_outputs);
     for (int k = 0; k < a->n_outputs; k++) {
         const output *o = &a->outputs[k], *w = &b->outputs[k];
-        cr_assert(o->dtype == w->dtype && o->n == w->n && o->step == w->step, "seed %llu, output %d", (unsigned long long)seed, k);
+        cr_assert(o->dtype == w->dtype && o->n == w->n && o->step == w->step, "seed %llu, output %d", (unsigned long long)seed,
+                  k);
         for (int64_t i = 0; i < o->n; i++) {
             double x, y;
             cr_assert(same_bits(o, w, i, &x, &y) || fabs(x - y) <= w->tolerance,
-                      "LAZY_KIND=%d LAZY_SEED=%llu: output %d of %d, %s of %s after step %d, entry %lld of %lld: lazily %.17g, eagerly %.17g (tolerance %g)", a->kind,
-                      (unsigned long long)seed, k, a->n_outputs, o->what, aj_dtype_name(o->dtype), o->step, (long long)i, (long long)o->n, x, y,
-                      w->tolerance);
+                      "LAZY_KIND=%d LAZY_SEED=%llu: output %d of %d, %s of %s after step %d, entry %lld of %lld: lazily %.17g, "
+                      "eagerly %.17g (tolerance %g)",
+                      a->kind, (unsigned long long)seed, k, a->n_outputs, o->what, aj_dtype_name(o->dtype), o->step, (long long)i,
+                      (long long)o->n, x, y, w->tolerance);
         }
     }
 }

@@ -41,7 +41,8 @@ Test(pending, operands_are_released) {
 
 Test(pending, scope_of_the_operands_ends) {
     aj_scope *scope = aj_scope_begin(context);
-    aj_tensor *a = aj_add_scalar(ramp(0), 1), *b = aj_neg(a), *y = aj_keep(aj_mul(a, b)), *z = aj_scope_return(scope, aj_sub(b, a));
+    aj_tensor *a = aj_add_scalar(ramp(0), 1), *b = aj_neg(a), *y = aj_keep(aj_mul(a, b)),
+              *z = aj_scope_return(scope, aj_sub(b, a));
     expect_ok(aj_scope_end(scope));
     expect_each(z, -2.0 * (i + 1));
     expect_each(y, -1.0 * (i + 1) * (i + 1));
@@ -106,7 +107,8 @@ Test(pending, borrowed_memory_is_given_back) {
     for (int i = 0; i < N; i++)
         data[i] = i;
     aj_tensor *x = aj_from_memory(context, AJ_F64, AJ_SHAPE(N), data, NULL, NULL);
-    aj_tensor *y = aj_scale(x, 2), *z = aj_add(y, aj_flip(x, 0)), *w = aj_sub(aj_slice(x, 0, 1, N, 1), aj_slice(x, 0, 0, N - 1, 1));
+    aj_tensor *y = aj_scale(x, 2), *z = aj_add(y, aj_flip(x, 0)),
+              *w = aj_sub(aj_slice(x, 0, 1, N, 1), aj_slice(x, 0, 0, N - 1, 1));
     expect_ok(aj_unborrow(x));
     for (int i = 0; i < N; i++)
         data[i] = NAN;
@@ -195,7 +197,8 @@ Test(pending, every_order_of_reading) {
         for (int which = 0; which < 4; which++)
             cr_assert(memcmp(got[which], numbers(all[which]), N * sizeof(double)) == 0, "order %d: %d read twice", order, which);
         for (int i = 0; i < N; i++)
-            cr_assert(got[1][i] == got[0][i] * got[0][i] + got[0][i] && got[3][i] == got[2][i] - got[0][i], "order %d, entry %d", order, i);
+            cr_assert(got[1][i] == got[0][i] * got[0][i] + got[0][i] && got[3][i] == got[2][i] - got[0][i], "order %d, entry %d",
+                      order, i);
     }
 }
 
@@ -339,7 +342,8 @@ Test(pending, endless_loop_holds_one_state) {
         cr_assert(live() <= 3 * state_bytes, "step %d: %lld bytes", k, (long long)live());
         expect_ok(aj_scope_end(scope));
     }
-    cr_assert(aj_ctx_stat(context, AJ_STAT_PEAK_BYTES) <= 3 * state_bytes, "peak: %lld bytes", (long long)aj_ctx_stat(context, AJ_STAT_PEAK_BYTES));
+    cr_assert(aj_ctx_stat(context, AJ_STAT_PEAK_BYTES) <= 3 * state_bytes, "peak: %lld bytes",
+              (long long)aj_ctx_stat(context, AJ_STAT_PEAK_BYTES));
     cr_assert(aj_ctx_stat(context, AJ_STAT_TENSORS) <= 4);
     expect_each(state, steps);
     expect_near(aj_item(total), steps, 0);

@@ -39,8 +39,8 @@ static void check_sum(aj_tensor *x, const char *what) {
     if (aj_tensor_dtype(x) == AJ_F32)
         tolerance += FLT_EPSILON / 2 * fabs((double)sum);
     double got = aj_item(aj_sum(x));
-    cr_assert(fabs(got - (double)sum) <= tolerance, "%s, %s: %.17g, expected %.17g, tolerance %g", what, aj_dtype_name(aj_tensor_dtype(x)), got,
-              (double)sum, tolerance);
+    cr_assert(fabs(got - (double)sum) <= tolerance, "%s, %s: %.17g, expected %.17g, tolerance %g", what,
+              aj_dtype_name(aj_tensor_dtype(x)), got, (double)sum, tolerance);
 }
 
 static void long_sums(void) {
@@ -52,7 +52,9 @@ static void long_sums(void) {
         check_sum(aj_add_scalar(aj_scale(u, 0), 0.1), "a number again and again");
         check_sum(u, "uniform");
         check_sum(aj_mul(g, aj_exp(aj_scale(u, 20))), "cancellation");
-        check_sum(aj_sub(aj_concat(2, (aj_tensor *[]){aj_scale(u, 1e6), g}, 0), aj_concat(2, (aj_tensor *[]){g, aj_scale(u, 1e6)}, 0)), "halves that cancel");
+        check_sum(
+            aj_sub(aj_concat(2, (aj_tensor *[]){aj_scale(u, 1e6), g}, 0), aj_concat(2, (aj_tensor *[]){g, aj_scale(u, 1e6)}, 0)),
+            "halves that cancel");
         check_sum(aj_flip(aj_reshape(g, AJ_SHAPE(n / 256, 256)), 0), "flipped");
         check_sum(aj_transpose(aj_reshape(aj_add_scalar(u, 1e3), AJ_SHAPE(1024, n / 1024)), 0, 1), "transposed");
         check_sum(aj_slice(u, 0, 1, INT64_MAX, 3), "strided");
@@ -119,7 +121,8 @@ static void check_axes(aj_tensor *x, const double *entries, const extents *e, re
             tolerance += (double)w[k].entries * DBL_EPSILON * fabs(value);
         cr_assert(got[k] == value || (isnan(got[k]) && isnan(value)) || fabs(got[k] - value) <= tolerance,
                   "%s of %s, shape (%d, %d, %d, %d), axes %x, entry %d: %.17g, expected %.17g, tolerance %g", names[what],
-                  aj_dtype_name(aj_tensor_dtype(x)), (int)e->n[0], (int)e->n[1], (int)e->n[2], (int)e->n[3], axes, (int)k, got[k], value, tolerance);
+                  aj_dtype_name(aj_tensor_dtype(x)), (int)e->n[0], (int)e->n[1], (int)e->n[2], (int)e->n[3], axes, (int)k, got[k],
+                  value, tolerance);
     }
     free(w);
 }
@@ -131,7 +134,10 @@ static aj_tensor *entries_for(reduction what, aj_dtype dtype, const extents *e, 
     bool floating = dtype == AJ_F64 || dtype == AJ_F32;
     for (int64_t i = 0; i < n; i++) {
         double x = number(seed, 0, i);
-        values[i] = what == PROD && floating ? 1 + x / 1000 : what == PROD ? (x > 7.9 ? 2 : 1) : floating ? x * 1.1 : floor(fabs(x)) * (dtype == AJ_U8 || x > 0 ? 1 : -1);
+        values[i] = what == PROD && floating ? 1 + x / 1000
+                    : what == PROD           ? (x > 7.9 ? 2 : 1)
+                    : floating               ? x * 1.1
+                                             : floor(fabs(x)) * (dtype == AJ_U8 || x > 0 ? 1 : -1);
         if (with_nan && mix(seed + (uint64_t)i) % 50 == 0)
             values[i] = NAN;
     }
@@ -157,7 +163,8 @@ static void axis_subsets(void) {
         int layout = layout_for(&e, turn);
         extents base = base_extents(&e, layout);
         bool with_nan = what >= MAX && dtype <= AJ_F32 && turn % 3 == 0;
-        aj_tensor *x = arrange(entries_for(what, dtype, &base, mix((uint64_t)turn), with_nan), &e, layout == EXPRESSION && (what == PROD || dtype == AJ_U8) ? PLAIN : layout);
+        aj_tensor *x = arrange(entries_for(what, dtype, &base, mix((uint64_t)turn), with_nan), &e,
+                               layout == EXPRESSION && (what == PROD || dtype == AJ_U8) ? PLAIN : layout);
         const double *numbers_of = numbers(x);
         for (unsigned axes = 0; axes < 16; axes++) {
             aj_tensor *pending = dtype <= AJ_F32 ? aj_neg(aj_neg(x)) : x;
@@ -196,7 +203,8 @@ static void wrapping(void) {
     cr_assert(out == (int64_t)sum);
     expect_ok(aj_read(aj_prod(aj_transpose(aj_reshape(x, AJ_SHAPE(10, 100)), 0, 1)), &out, sizeof out));
     cr_assert(out == (int64_t)product);
-    expect_near(aj_item(aj_sum(aj_from_data(context, AJ_U8, AJ_SHAPE(LENGTH), bytes))), (double)of_bytes, 0); /* i64: more than a byte */
+    expect_near(aj_item(aj_sum(aj_from_data(context, AJ_U8, AJ_SHAPE(LENGTH), bytes))), (double)of_bytes,
+                0); /* i64: more than a byte */
     expect_near(aj_item(aj_sum(aj_from_data(context, AJ_I32, AJ_SHAPE(LENGTH), words))), (double)of_words, 0);
     expect_near(aj_item(aj_sum(aj_full(context, AJ_I32, AJ_SHAPE(LENGTH), INT32_MAX))), 1000.0 * INT32_MAX, 0);
     int64_t ends[] = {INT64_MAX, INT64_MIN, 0};
@@ -222,20 +230,25 @@ static bool is_minus_zero(double x) {
 
 static void special_values(void) {
     for (int64_t n = 1; n < 700; n = n * 2 + 1)
-        for (int64_t at = 0; at < n; at += n > 20 ? n / 3 : 1) {
+        for (int64_t at = 0; at<n; at += n> 20 ? n / 3 : 1) {
             aj_scope *scope = aj_scope_begin(context);
-            aj_tensor *zeros = aj_full(context, AJ_F64, AJ_SHAPE(n), -0.0), *x = aj_pad(aj_pad(aj_full(context, AJ_F64, AJ_SHAPE(1), NAN), 0, at, 0, 1), 0, 0, n - 1 - at, -1);
+            aj_tensor *zeros = aj_full(context, AJ_F64, AJ_SHAPE(n), -0.0),
+                      *x = aj_pad(aj_pad(aj_full(context, AJ_F64, AJ_SHAPE(1), NAN), 0, at, 0, 1), 0, 0, n - 1 - at, -1);
             for (int form = 0; form < 3; form++) {
                 aj_tensor *t = form == 0 ? x : form == 1 ? aj_flip(x, 0) : aj_neg(x);
-                cr_assert(isnan(aj_item(aj_max(t))) && isnan(aj_item(aj_min(t))) && isnan(aj_item(aj_sum(t))), "NaN at %d of %d", (int)at, (int)n);
+                cr_assert(isnan(aj_item(aj_max(t))) && isnan(aj_item(aj_min(t))) && isnan(aj_item(aj_sum(t))), "NaN at %d of %d",
+                          (int)at, (int)n);
                 aj_tensor *rows = aj_stack(3, (aj_tensor *[]){zeros, t, zeros}, 0); /* each column and row has its own */
-                const double *over_rows = numbers(aj_max_axes(rows, 1, (int[]){1}, false)), *over_columns = numbers(aj_min_axes(rows, 1, (int[]){0}, false));
+                const double *over_rows = numbers(aj_max_axes(rows, 1, (int[]){1}, false)),
+                             *over_columns = numbers(aj_min_axes(rows, 1, (int[]){0}, false));
                 int64_t place = form == 1 ? n - 1 - at : at;
                 cr_assert(over_rows[0] == 0 && isnan(over_rows[1]) && over_rows[2] == 0);
                 for (int64_t i = 0; i < n; i++)
                     cr_assert(isnan(over_columns[i]) == (i == place), "NaN at %d of %d, column %d", (int)at, (int)n, (int)i);
             }
-            cr_assert(is_minus_zero(aj_item(aj_sum(zeros))) && is_minus_zero(aj_item(aj_max(zeros))) && is_minus_zero(aj_item(aj_min(aj_flip(zeros, 0)))), "%d times -0", (int)n);
+            cr_assert(is_minus_zero(aj_item(aj_sum(zeros))) && is_minus_zero(aj_item(aj_max(zeros))) &&
+                          is_minus_zero(aj_item(aj_min(aj_flip(zeros, 0)))),
+                      "%d times -0", (int)n);
             cr_assert(is_minus_zero(aj_item(aj_sum(aj_neg(aj_abs(zeros))))));
             expect_ok(aj_scope_end(scope));
         }
