@@ -80,35 +80,40 @@ bool aji_is_plain(const aji_op *op, int n, aj_tensor *const *xs, aji_value **x) 
     return plain && op->step != AJI_STEP_CAST && aji_are_uniform(n, xs, x) && aji_dtype_is_float(x[0]->meta.dtype);
 }
 
-aj_tensor *aji_apply_plain(const aji_op *op, const void *attr, int n, aj_tensor *const *xs, aji_value *const *x) {
-    aji_value *first = x[0], *y;
-    aj_ctx *ctx = first->ctx;
-    aji_meta meta[4] = {first->meta, first->meta, first->meta, first->meta};
-    if (is_comparison(op->step))
-        meta[3].dtype = AJ_U8;
-    const char *before = aji_ctx_enter(ctx, op->name);
-    aji_step step = step_of(op, first->meta.dtype, attr);
-    aj_tensor *t = NULL;
-    if ((y = aji_value_step(ctx, first->device, &meta[3], &step, n, x)))
-        t = aji_tensor_wrap(aji_value_retain(y), op->name);
-    aji_call c = {.ctx = ctx,
+/* The node behind t, if there is to be one. Returns false if that fails. */
+static bool record_plain(const aji_op *op, const void *attr, int n, aj_tensor *const *xs, aji_value *const *x, aji_value *y,
+                         aj_tensor *t) {
+    aji_meta in[3] = {x[0]->meta, x[0]->meta, x[0]->meta};
+    aji_call c = {.ctx = y->ctx,
                   .op = op,
                   .attr = (void *)attr,
-                  .device = first->device,
+                  .device = y->device,
                   .n_in = n,
                   .n_out = 1,
-                  .in_meta = meta,
-                  .out_meta = &meta[3],
+                  .in_meta = in,
+                  .out_meta = &y->meta,
                   .x = x,
                   .y = &y};
-    if (t && aji_is_recorded(&c, xs)) {
-        aji_node *node = aji_node_record(&c, xs);
-        if (node)
-            aji_tensor_set_link(t, (aji_link *)node, 0);
-        else
-            aj_release(&t);
-    }
-    aji_value_release(y);
+    if (!aji_is_recorded(&c, xs))
+        return true;
+    aji_node *node = aji_node_record(&c, xs);
+    if (node)
+        aji_tensor_set_link(t, (aji_link *)node, 0);
+    return node != NULL;
+}
+
+aj_tensor *aji_apply_plain(const aji_op *op, const void *attr, int n, aj_tensor *const *xs, aji_value *const *x) {
+    const aji_value *first = x[0];
+    aj_ctx *ctx = first->ctx;
+    aji_meta meta = first->meta;
+    if (is_comparison(op->step))
+        meta.dtype = AJ_U8;
+    const char *before = aji_ctx_enter(ctx, op->name);
+    aji_step step = step_of(op, first->meta.dtype, attr);
+    aji_value *y = aji_value_step(ctx, first->device, &meta, &step, n, x);
+    aj_tensor *t = y ? aji_tensor_wrap(y, op->name) : NULL;
+    if (t && aj_is_recording(ctx) && !record_plain(op, attr, n, xs, x, y, t))
+        aj_release(&t);
     aji_ctx_enter(ctx, before);
     return t;
 }

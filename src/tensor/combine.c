@@ -80,8 +80,35 @@ static void combine_difference(combiner *c, aji_step *step, const aji_step *oper
         take_product(c, step, AJI_STEP_MUL_SUB, 0, operand[0]);
 }
 
+/* A sign goes into a factor, as does one of a factor; integers wrap otherwise. */
+static void combine_sign(combiner *c, aji_step *step, const aji_step *operand) {
+    bool scales = step->opcode == AJI_STEP_SCALE && operand && operand->opcode == AJI_STEP_NEG;
+    bool negates = step->opcode == AJI_STEP_NEG && is_scaled(operand);
+    if (!aji_dtype_is_float(step->dtype) || (!scales && !negates))
+        return;
+    drop(c, step->src[0]);
+    step->imm[0] = scales ? -step->imm[0] : -operand->imm[0];
+    step->opcode = AJI_STEP_SCALE;
+    step->src[0] = operand->src[0];
+}
+
+/* -a b + c = c - a b, whoever else reads -a */
+static void combine_negated_product(combiner *c, aji_step *step) {
+    for (int k = 0; k < 2 && step->opcode == AJI_STEP_MUL_ADD && aji_dtype_is_float(step->dtype); k++) {
+        int s = step->src[k] - c->program->n_in;
+        if (s < 0 || c->program->steps[s].opcode != AJI_STEP_NEG)
+            continue;
+        c->uses[s]--;
+        step->opcode = AJI_STEP_SUB_MUL;
+        step->src[k] = c->program->steps[s].src[0];
+        if (step->src[k] >= c->program->n_in)
+            c->uses[step->src[k] - c->program->n_in]++;
+    }
+}
+
 static void combine_step(combiner *c, aji_step *step) {
     const aji_step *operand[2] = {lone_step(c, step->src[0], step->dtype), NULL};
+    combine_sign(c, step, operand[0]);
     if (step->opcode == AJI_STEP_ADD_SCALAR && is_scaled(operand[0])) {
         drop(c, step->src[0]);
         step->opcode = AJI_STEP_AFFINE;
@@ -92,9 +119,10 @@ static void combine_step(combiner *c, aji_step *step) {
     if (step->opcode != AJI_STEP_ADD && step->opcode != AJI_STEP_SUB)
         return;
     operand[1] = lone_step(c, step->src[1], step->dtype);
-    if (step->opcode == AJI_STEP_ADD)
+    if (step->opcode == AJI_STEP_ADD) {
         combine_sum(c, step, operand);
-    else
+        combine_negated_product(c, step);
+    } else
         combine_difference(c, step, operand);
 }
 

@@ -6,6 +6,7 @@
  * that happens a second time. One or two cheap steps are never stored. So nothing else is computed more than twice, and what is read once is
  * never written.
  */
+#include <math.h>
 #include <string.h>
 
 #include "tensor/cpu.h"
@@ -21,6 +22,7 @@ typedef struct builder {
     int uses[AJI_MAX_STEPS];        /* by steps of the program */
     int cost[AJI_MAX_STEPS];        /* steps that lead to it from what is stored; 0: it is stored itself */
     aji_value *in[AJI_MAX_INPUTS];
+    int readers; /* references to the root that go with this evaluation */
     int n_stored;
     aji_value *stored[AJI_MAX_OUTPUTS]; /* pending values that get storage */
     aji_value *out[AJI_MAX_OUTPUTS];    /* on that storage */
@@ -112,15 +114,27 @@ static int add_step(builder *b, const aji_step *step, aji_value *v, int box) {
 
 static int add_value(builder *b, aji_value *v, int64_t numel, int box);
 
+/* A factor that leaves +0 as it is. */
+static bool keeps_zeros(const aji_value *v) {
+    double factor = v->meta.dtype == AJ_F32 ? (float)v->expression.imm[0] : v->expression.imm[0];
+    return aji_value_fuses(v, v->numel) && v->expression.opcode == AJI_STEP_SCALE && factor > 0 && isfinite(factor);
+}
+
 /* The operand and its inputs lie in a box of their own. */
 static int add_placed(builder *b, aji_value *v) {
     const aji_expression *e = &v->expression;
     aji_value *inner = e->src[0];
     int box = b->program.n_boxes++;
     b->program.boxes[box] = (aji_box){v->meta.ndim, e->lo, inner->meta.shape};
-    int operand = e->in_box ? add_value(b, inner, inner->numel, box) : add_input(b, inner, box);
-    aji_step step = {.opcode = AJI_STEP_PLACE, .dtype = v->meta.dtype, .src = {operand, box}};
-    return add_step(b, &step, v, AJI_EVERYWHERE);
+    aji_step place = {.opcode = AJI_STEP_PLACE, .dtype = v->meta.dtype, .src = {0, box}};
+    if (e->in_box && keeps_zeros(inner)) { /* outside the box then, where it may become one step with a sum */
+        aji_step scale = {.opcode = AJI_STEP_SCALE, .dtype = v->meta.dtype, .imm = {inner->expression.imm[0]}};
+        place.src[0] = add_value(b, inner->expression.src[0], inner->numel, box);
+        scale.src[0] = add_step(b, &place, inner, box);
+        return add_step(b, &scale, v, AJI_EVERYWHERE);
+    }
+    place.src[0] = e->in_box ? add_value(b, inner, inner->numel, box) : add_input(b, inner, box);
+    return add_step(b, &place, v, AJI_EVERYWHERE);
 }
 
 /* The number of v in the program, with the steps that lead to it. */
@@ -157,7 +171,7 @@ static aj_status build(builder *b, aji_value *v) {
         return status;
     b->ctx = v->ctx;
     b->program.n_in = b->program.n_steps = b->program.n_out = b->program.n_boxes = 0;
-    b->n_stored = 0;
+    b->n_stored = b->readers = 0;
     add_value(b, v, v->numel, AJI_EVERYWHERE);
     for (int s = 0; s < b->program.n_steps; s++)
         b->step[s]->number = 0;
@@ -175,8 +189,9 @@ static int result_of(const builder *b) {
 static bool is_stored(const builder *b, int s) {
     const aji_value *v = b->step[s];
     if (b->box[s] != AJI_EVERYWHERE)
-        return false;                                        /* an output is not in a box */
-    int inside = b->uses[s] - (s == b->program.n_steps - 1); /* the root's first use is the evaluation */
+        return false; /* an output is not in a box */
+    bool root = s == b->program.n_steps - 1;
+    int inside = root ? b->uses[s] - 1 + b->readers : b->uses[s]; /* the root's first use is the evaluation */
     if (v->refs == inside)
         return false; /* nobody else holds it */
     if (b->cost[s] <= SHALLOW && !is_dear(v->expression.opcode))
@@ -282,6 +297,8 @@ static aj_status clear_around(const aji_value *y, const int64_t *box_lo, const i
     return status;
 }
 
+static aj_status evaluate_into(const char *op, aji_value *v, int readers, const aji_value *window);
+
 static aj_status evaluate_placed(aji_value *v) {
     const aji_expression *e = &v->expression;
     const int64_t *extent = e->src[0]->meta.shape;
@@ -289,7 +306,7 @@ static aj_status evaluate_placed(aji_value *v) {
     aj_status status = y ? clear_around(y, e->lo, extent) : AJ_ERR_MEMORY;
     if (status == AJ_OK) {
         aji_value part = part_of(y, e->lo, extent);
-        status = aji_value_evaluate_into("adjoin", e->src[0], &part);
+        status = evaluate_into("adjoin", e->src[0], 1, &part);
     }
     if (status == AJ_OK)
         aji_expression_settle(v, aji_storage_retain(y->storage));
@@ -330,7 +347,8 @@ aj_status aji_value_evaluate(aji_value *v) {
     }
 }
 
-aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value *window) {
+/* window = v. readers: references to v that end with this. */
+static aj_status evaluate_into(const char *op, aji_value *v, int readers, const aji_value *window) {
     builder b;
     bool fuses = aji_value_fuses(v, aji_meta_numel(&window->meta));
     aj_status status = fuses ? build(&b, v) : aji_value_evaluate(v);
@@ -342,6 +360,7 @@ aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value 
         aji_value_release(source);
         return status;
     }
+    b.readers = readers;
     status = store_interior(&b, b.program.n_steps);
     const aji_value *out[AJI_MAX_OUTPUTS];
     for (int k = 0; k < b.n_stored; k++)
@@ -352,6 +371,10 @@ aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value 
         status = run(&b, op, out);
     settle(&b, status);
     return status;
+}
+
+aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value *window) {
+    return evaluate_into(op, v, 0, window);
 }
 
 aj_status aji_value_reduce(const char *op, aji_reduction kind, aji_value *x, unsigned axes, const aji_value *result) {

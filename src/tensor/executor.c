@@ -30,7 +30,8 @@
 
 #define MAX_VALUES (AJI_MAX_INPUTS + AJI_MAX_STEPS)
 #define MAX_OPERANDS (AJI_MAX_INPUTS + AJI_MAX_OUTPUTS + 1) /* the last one: the result of a reduction */
-#define MAX_CUTS (2 * AJI_MAX_BOXES + 2)
+#define MAX_CUTS (2 * AJI_MAX_BOXES + 4)
+#define EDGE 16 /* elements: ghosts, say */
 #define NEVER (-1)
 #define SHORT_ROW 64 /* elements: blocks of several rows pay */
 
@@ -50,6 +51,7 @@ typedef struct plan {
     aji_space space;
     aji_operand operand[MAX_OPERANDS]; /* the inputs, then the outputs */
     aji_space_box box[AJI_MAX_BOXES];
+    bool plain[AJI_MAX_BOXES]; /* nothing is computed in the box */
     input_kind kind[AJI_MAX_INPUTS];
     planned_step steps[AJI_MAX_STEPS];
     int out[AJI_MAX_OUTPUTS];     /* the value of each */
@@ -82,9 +84,12 @@ static void drop_slot(plan *p, int value, int step) {
         p->free_slots[p->n_free++] = p->slot[value];
 }
 
-/* Which steps lie in a box, and that the operand of PLACE is needed as long as its result, which has no place of its own. */
+/* Which steps lie in a box, and that the operand of PLACE is needed as long as its result, which has no place of its own. A box is plain if nothing is
+ * computed in it: its input is read with the zeros around it, and blocks need not end where it does. */
 static void plan_boxes(plan *p, const aji_program *program) {
     int box[MAX_VALUES];
+    for (int k = 0; k < program->n_boxes; k++)
+        p->plain[k] = true;
     for (int i = 0; i < p->n_in; i++)
         box[i] = program->box[i];
     for (int s = 0; s < p->n_steps; s++) {
@@ -94,6 +99,8 @@ static void plan_boxes(plan *p, const aji_program *program) {
             step->box = box[step->src[k]];
         if (step->places)
             step->box = program->steps[s].src[1];
+        if (step->box != AJI_EVERYWHERE && (!step->places || step->src[0] >= p->n_in))
+            p->plain[step->box] = false;
         box[step->dst] = step->places ? AJI_EVERYWHERE : step->box;
     }
     for (int s = p->n_steps - 1; s >= 0; s--) {
@@ -166,7 +173,7 @@ static void plan_input(plan *p, int i, const aji_value *in, const aji_value *con
     p->dense[i] = aji_space_is_dense(&p->space, x);
     if (p->last_use[i] == NEVER)
         p->kind[i] = UNUSED;
-    else if (is_one_number(p, x))
+    else if (is_one_number(p, x) && (x->box == AJI_EVERYWHERE || !p->plain[x->box]))
         p->kind[i] = ONE_NUMBER;
     else if (!overwritten && (several_rows ? p->dense[i] : x->stride[p->space.ndim - 1] == 1))
         p->kind[i] = DIRECT;
@@ -174,7 +181,7 @@ static void plan_input(plan *p, int i, const aji_value *in, const aji_value *con
         p->kind[i] = COPIED;
     if (p->kind[i] == ONE_NUMBER)
         p->last_use[i] = p->n_steps;
-    if (p->kind[i] == ONE_NUMBER || p->kind[i] == COPIED)
+    if (p->kind[i] == ONE_NUMBER || p->kind[i] == COPIED || (p->kind[i] == DIRECT && x->box != AJI_EVERYWHERE))
         p->slot[i] = take_slot(p);
 }
 
@@ -225,9 +232,19 @@ static void plan_cuts(plan *p) {
     p->n_cuts = 0;
     add_cut(p, 0);
     add_cut(p, p->space.shape[row]);
+    int64_t begin = 0, end = p->space.shape[row]; /* between them all plain boxes that nearly fill the row do fill it */
     for (int k = 0; k < p->space.n_boxes; k++) {
-        add_cut(p, p->box[k].lo[row]);
-        add_cut(p, p->box[k].lo[row] + p->box[k].extent[row]);
+        int64_t lo = p->box[k].lo[row], hi = lo + p->box[k].extent[row];
+        if (!p->plain[k]) {
+            add_cut(p, lo);
+            add_cut(p, hi);
+        }
+        begin = lo > begin && lo <= EDGE ? lo : begin;
+        end = hi < end && hi >= p->space.shape[row] - EDGE ? hi : end;
+    }
+    if (begin < end) {
+        add_cut(p, begin);
+        add_cut(p, end);
     }
 }
 
@@ -271,8 +288,9 @@ static void run_step(plan *p, const planned_step *step, int n) {
 }
 
 /* An output that is placed has its own place; any other result of PLACE is where its operand is. */
-static void place(plan *p, int s, bool inside, int n) {
+static void place(plan *p, int s, int64_t column, int n) {
     const planned_step *step = &p->steps[s];
+    bool inside = p->plain[step->box] || aji_space_covers(&p->space, step->box, column, n);
     char *from = inside ? p->place[step->src[0]] : p->zeros;
     if (p->stored[s])
         memcpy(p->place[step->dst], from, (size_t)n * step->size);
@@ -284,10 +302,9 @@ static void run_steps(plan *p, int64_t column, int n) {
     bool boxes = p->space.n_boxes > 0;
     for (int s = 0; s < p->n_steps; s++) {
         const planned_step *step = &p->steps[s];
-        bool inside = !boxes || step->box == AJI_EVERYWHERE || aji_space_is_inside(&p->space, step->box, column);
         if (step->places)
-            place(p, s, inside, n);
-        else if (inside)
+            place(p, s, column, n);
+        else if (!boxes || step->box == AJI_EVERYWHERE || aji_space_covers(&p->space, step->box, column, n))
             run_step(p, step, n);
     }
 }
@@ -295,9 +312,10 @@ static void run_steps(plan *p, int64_t column, int n) {
 /* An input's next n elements of the row. */
 static void read_input(plan *p, int i, int64_t column, int n) {
     const aji_operand *x = &p->operand[i];
-    if (x->box != AJI_EVERYWHERE && !aji_space_is_inside(&p->space, x->box, column)) /* blocks end where boxes do */
+    int covered = x->box == AJI_EVERYWHERE ? n : aji_space_covers(&p->space, x->box, column, n);
+    if (covered == 0)
         p->place[i] = p->zeros;
-    else if (p->kind[i] == DIRECT)
+    else if (p->kind[i] == DIRECT && covered == n)
         p->place[i] = x->data + (x->at + column) * x->size;
     else
         aji_row_read(&p->space, x, column, n, p->place[i] = p->arena + (size_t)p->slot[i] * p->slot_bytes);
@@ -323,7 +341,8 @@ static void run_block(plan *p, int64_t column, int n) {
 static int64_t block_end(const plan *p, int *cut, int64_t column) {
     while (p->cut[*cut] <= column)
         ++*cut;
-    return p->cut[*cut] - column > AJI_BLOCK ? column + AJI_BLOCK : p->cut[*cut];
+    int64_t left = p->cut[*cut] - column, blocks = (left + AJI_BLOCK - 1) / AJI_BLOCK;
+    return blocks > 1 ? column + ((left + blocks - 1) / blocks + 7) / 8 * 8 : p->cut[*cut]; /* equal ones, of whole vectors */
 }
 
 static void run_rows(plan *p) {

@@ -149,6 +149,26 @@ static void add_up(aji_value *v) {
     v->expression.inputs = (short)inputs;
 }
 
+/* Operands that are evaluated by themselves, in an evaluation of v: no deeper than the stack has room for. */
+static aj_status limit_levels(aji_value *v) {
+    int most = 0;
+    for (int k = 0; k < v->expression.n_src; k++) {
+        aji_value *src = v->expression.src[k];
+        if (src->storage)
+            continue;
+        int levels = src->expression.levels + !aji_value_fuses(src, v->numel);
+        if (levels > AJI_MOST_LEVELS) {
+            aj_status status = aji_value_evaluate(src);
+            if (status != AJ_OK)
+                return status;
+            levels = 0;
+        }
+        most = levels > most ? levels : most;
+    }
+    v->expression.levels = (short)most;
+    return AJ_OK;
+}
+
 static bool fits(const aji_value *v) {
     return v->expression.steps <= AJI_MOST_STEPS && v->expression.inputs <= AJI_MOST_INPUTS;
 }
@@ -215,7 +235,10 @@ aji_value *aji_value_placed(aji_value *v, const aji_meta *meta, const int64_t *l
     memcpy(copy, lo, (size_t)meta->ndim * sizeof(*lo));
     placed->expression.lo = copy;
     add_source(placed, v);
-    return placed;
+    if (limit_levels(placed) == AJ_OK)
+        return placed;
+    aji_value_release(placed);
+    return NULL;
 }
 
 aji_value *aji_value_step(aj_ctx *ctx, aj_device device, const aji_meta *meta, const aji_step *step, int n,
@@ -244,7 +267,9 @@ aji_value *aji_value_step(aj_ctx *ctx, aj_device device, const aji_meta *meta, c
     e->imm[1] = folded.imm[1];
     for (int k = 0; k < n; k++)
         add_source(v, src[k]);
-    aj_status status = cut(v);
+    aj_status status = limit_levels(v);
+    if (status == AJ_OK)
+        status = cut(v);
     if (status == AJ_OK && !ctx->fuse)
         status = aji_value_evaluate(v);
     if (status == AJ_OK)

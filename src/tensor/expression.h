@@ -13,7 +13,7 @@ typedef enum aji_pending {
 
 /* Longer expressions are cut: an operand is evaluated at the call. In a program each PLACED input takes a step, a few more steps with inputs of
  * their own are computed in boxes, and a step that is evaluated later on becomes an input. */
-enum { AJI_MOST_STEPS = 48, AJI_MOST_INPUTS = 16, AJI_MOST_IN_BOXES = 16 };
+enum { AJI_MOST_STEPS = 48, AJI_MOST_INPUTS = 16, AJI_MOST_IN_BOXES = 16, AJI_MOST_LEVELS = 8 };
 _Static_assert(AJI_MOST_STEPS + AJI_MOST_INPUTS + AJI_MOST_IN_BOXES <= AJI_MAX_STEPS, "steps fit into a program");
 _Static_assert(AJI_MOST_STEPS + AJI_MOST_INPUTS + 3 * AJI_MOST_IN_BOXES <= AJI_MAX_INPUTS, "inputs fit into a program");
 _Static_assert(AJI_MOST_INPUTS <= AJI_MAX_BOXES, "boxes fit into a program");

@@ -46,11 +46,14 @@ bool aji_space_is_dense(const aji_space *s, const aji_operand *x);
 /* The next row of axes from ... to-1; false, and back at the first one, after the last. */
 bool aji_space_next(aji_space *s, int from, int to);
 
-/* Is a piece of the row that crosses no end of the box inside it? */
-static inline bool aji_space_is_inside(const aji_space *s, int box, int64_t column) {
+/* How many of the row's n elements from `column` on lie in the box. */
+static inline int aji_space_covers(const aji_space *s, int box, int64_t column, int n) {
     const aji_space_box *b = &s->box[box];
     int row = s->ndim - 1;
-    return b->inside && column >= b->lo[row] && column < b->lo[row] + b->extent[row];
+    int64_t begin = b->lo[row], end = begin + b->extent[row];
+    begin = begin < column ? column : begin;
+    end = end > column + n ? column + n : end;
+    return b->inside && end > begin ? (int)(end - begin) : 0;
 }
 
 /* to = n elements of the row from `column` on; zeros where x does not lie. */

@@ -49,6 +49,7 @@ typedef struct aji_expression {
     unsigned char dtype, from; /* of a step */
     short opcode;
     short steps, inputs; /* of the whole expression, counted as a tree or better: at most */
+    short levels;        /* evaluations within evaluations that it takes */
 } aji_expression;
 
 struct aji_value {

@@ -79,7 +79,7 @@ struct aj_scope {
     _Alignas(16) unsigned char mark[AJI_N_SLOTS][AJI_SCOPE_MARK]; /* what the layers above put back at its end */
 };
 
-/* The pool: free blocks by size class, four classes to each power of two. */
+/* The pool: free blocks by size class (pool.c). */
 #define AJI_POOL_CLASSES 225 /* up to 2^62 bytes, which aji_alloc refuses to pass */
 typedef struct aji_pool {
     void *free_list[AJI_POOL_CLASSES];
