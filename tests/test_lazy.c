@@ -10,6 +10,7 @@
  *           ROUNDING * epsilon * the sum of magnitudes.
  *   EXACT   operations that are exact on multiples of 1/4 that stay small, which is watched: bit for bit, with broadcasting and sums everywhere, in gradients too.
  *   CLOSE   smooth functions with slopes of the order of 1, means, softmax and their kin, all of f64: 1e-10 relative to the largest entry.
+ *   FORMULA a few sums, products and factors of three operands: what the evaluator does in pairs. Bit for bit.
  *
  * NaN equals NaN. A failure prints the seed: LAZY_SEED=... LAZY_KIND=... runs that program alone.
  */
@@ -27,7 +28,7 @@ enum { MOST_ITEMS = 40, MOST_OUTPUTS = 400, MOST_ENTRIES = 20000 };
 /* Reductions add at most 16 blocks one after the other, then in pairs: less than 16 + 16 roundings of a partial sum on each side. */
 enum { ROUNDING = 64 };
 
-typedef enum kind { BITS, EXACT, CLOSE } program_kind;
+typedef enum kind { BITS, EXACT, CLOSE, FORMULA } program_kind;
 
 typedef struct item {
     aj_tensor *t;
@@ -726,6 +727,32 @@ static void run(machine *m) {
     cr_assert(aj_ctx_stat(m->ctx, AJ_STAT_STORAGES) == 0 && aj_ctx_stat(m->ctx, AJ_STAT_NODES) == 0);
 }
 
+/* Some steps are read once, some more often, some by nobody. */
+static void run_formula(machine *m) {
+    enum { STEPS = 8 };
+    aj_tensor *t[3 + STEPS];
+    aj_scope *scope = aj_scope_begin(m->ctx);
+    aj_dtype dtype = (aj_dtype)draw(m, 7) % 5; /* floats more often */
+    for (int k = 0; k < 3; k++)
+        t[k] = fresh(m, dtype, 1, (int64_t[]){70});
+    for (int k = 3; k < 3 + STEPS; k++) {
+        aj_tensor *x = t[draw(m, 2) ? k - 1 : draw(m, k)], *y = draw(m, 6) == 0 ? x : t[draw(m, k)];
+        static binary_call *const arithmetic[] = {aj_add, aj_sub, aj_mul};
+        int which = draw(m, 8);
+        double number = dtype == AJ_U8 ? 3 : draw(m, 2) ? -2 : 3;
+        t[k] = which < 4   ? arithmetic[which % 3](x, y)
+               : which < 5 ? aj_square(x)
+               : which < 6 ? aj_neg(x)
+               : which < 7 ? aj_scale(x, number)
+                           : aj_add_scalar(x, number);
+    }
+    m->step = STEPS;
+    int also = draw(m, STEPS);
+    emit(m, "formula", t[2 + STEPS], 0);
+    emit(m, "its part", t[3 + also], 0);
+    cr_assert(aj_scope_end(scope) == AJ_OK, "%s", aj_ctx_error(m->ctx));
+}
+
 /* ---- both ways ---- */
 
 static bool same_bits(const output *a, const output *b, int64_t i, double *x, double *y) {
@@ -779,7 +806,7 @@ static void run_program(program_kind kind, uint64_t seed, aj_ctx *const *ctx, ma
     for (int k = 0; k < 2; k++) {
         m[k] = (machine){.ctx = ctx[k], .kind = kind, .lazy = k == 0, .draws = mix(seed), .moments = mix(~seed)};
         m[k].far = seed % 3 == 2 && k == 0;
-        run(&m[k]);
+        (kind == FORMULA ? run_formula : run)(&m[k]);
     }
     compare(seed, &m[0], &m[1]);
     for (int k = 0; k < 2; k++)
@@ -817,4 +844,8 @@ Test(lazy, exact) {
 
 Test(lazy, close) {
     run_programs(CLOSE, programs(1000));
+}
+
+Test(lazy, formula) {
+    run_programs(FORMULA, programs(20000));
 }
