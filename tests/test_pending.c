@@ -310,6 +310,16 @@ Test(pending, parts_of_parts) {
     }
 }
 
+/* ---- steps done in pairs ---- */
+
+Test(pending, square_of_a_sign_and_a_sum) {
+    aj_tensor *x = ramp(0), *n = aj_neg(x);
+    expect_each(aj_add(aj_square(aj_neg(x)), x), 1.0 * i * i + i);
+    expect_each(aj_add(aj_mul(n, n), x), 1.0 * i * i + i);
+    expect_each(aj_sub(x, aj_square(aj_neg(x))), i - 1.0 * i * i);
+    expect_each(aj_add(aj_mul(n, x), n), -1.0 * i * i - i);
+}
+
 /* ---- memory ---- */
 
 Test(pending, everything_goes_with_its_scope) {
