@@ -271,15 +271,38 @@ Test(pending, many_placed_in_one_expression) {
     aj_release(&p);
 }
 
+/* One pending value is placed twice: it is computed in two boxes, or once before. */
+Test(pending, placed_in_two_places) {
+    for (int form = 0; form < 4; form++) {
+        aj_tensor *p = aj_param(ramp(0)), *seed = aj_arange(context, AJ_F64, 1, 301, 1);
+        expect_ok(aj_record_begin(context));
+        aj_tensor *a = aj_slice(p, 0, 50, 350, 1), *b = aj_slice(p, 0, form % 2 ? 600 : 200, form % 2 ? 900 : 500, 1);
+        aj_tensor *y = form < 2 ? aj_neg(aj_add(a, b)) : aj_clamp(aj_scale(aj_sub(a, b), -3), -1e9, 1e9);
+        expect_ok(aj_backward(context, y, seed));
+        int lo = form % 2 ? 600 : 200, factor_a = form < 2 ? -1 : -3, factor_b = form < 2 ? -1 : 3;
+        expect_each(aj_grad(p), (IN(50, 350) ? factor_a * (i - 49) : 0) + (IN(lo, lo + 300) ? factor_b * (i - lo + 1) : 0));
+        aj_release(&p);
+    }
+}
+
 /* Zero outside stays +0, whatever factor meets it. */
 Test(pending, zeros_around_placed_are_zeros) {
-    aj_tensor *p = aj_param(aj_cast(ramp(1), AJ_F32)), *g, *seed = aj_ones(context, AJ_F32, AJ_SHAPE(100));
-    expect_ok(aj_record_begin(context));
-    aj_tensor *part = aj_neg(aj_scale(aj_slice(p, 0, 500, 600, 1), 1e300)); /* inf as f32 */
-    expect_ok(aj_grad_of(context, 1, &part, &seed, 1, &p, &g, 0));
-    expect_ok(aj_record_end(context));
-    expect_each(aj_reciprocal(g), IN(500, 600) ? -0.0 : INFINITY);
-    aj_release(&p);
+    static const double factors[] = {-2, 1e300, -1e300, 0.5, INFINITY}; /* as f32: inf */
+    for (int k = 0; k < 5; k++)
+        for (int negated = 0; negated < 2; negated++) {
+            aj_tensor *p = aj_param(aj_cast(ramp(1), AJ_F32)), *g, *seed = aj_cast(aj_arange(context, AJ_F64, 1, 101, 1), AJ_F32);
+            expect_ok(aj_record_begin(context));
+            aj_tensor *part = aj_scale(aj_slice(p, 0, 500, 600, 1), factors[k]);
+            if (negated)
+                part = aj_neg(part);
+            expect_ok(aj_grad_of(context, 1, &part, &seed, 1, &p, &g, 0));
+            expect_ok(aj_record_end(context));
+            double sign = negated ? -1 : 1;
+            aj_tensor *signs = aj_reciprocal(aj_add(g, aj_full(context, AJ_F32, AJ_SHAPE(N), -0.0))); /* -0 added to x is x */
+            expect_each(signs, IN(500, 600) ? 1 / (float)(sign * (i - 499.0) * (float)factors[k]) : INFINITY);
+            expect_each(g, IN(500, 600) ? sign * (i - 499.0) * (float)factors[k] : 0);
+            aj_release(&p);
+        }
 }
 
 /* What is placed may be one number, repeated. */
