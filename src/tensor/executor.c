@@ -85,7 +85,7 @@ static void drop_slot(plan *p, int value, int step) {
 }
 
 /* Which steps lie in a box, and that the operand of PLACE is needed as long as its result, which has no place of its own. A box is plain if nothing is
- * computed in it: its input is read with the zeros around it, and blocks need not end where it does. */
+ * computed in it: its input is read with the zeros around it. */
 static void plan_boxes(plan *p, const aji_program *program) {
     int box[MAX_VALUES];
     for (int k = 0; k < program->n_boxes; k++)
@@ -232,13 +232,9 @@ static void plan_cuts(plan *p) {
     p->n_cuts = 0;
     add_cut(p, 0);
     add_cut(p, p->space.shape[row]);
-    int64_t begin = 0, end = p->space.shape[row]; /* between them all plain boxes that nearly fill the row do fill it */
+    int64_t begin = 0, end = p->space.shape[row]; /* between them the boxes that nearly fill the row do fill it */
     for (int k = 0; k < p->space.n_boxes; k++) {
         int64_t lo = p->box[k].lo[row], hi = lo + p->box[k].extent[row];
-        if (!p->plain[k]) {
-            add_cut(p, lo);
-            add_cut(p, hi);
-        }
         begin = lo > begin && lo <= EDGE ? lo : begin;
         end = hi < end && hi >= p->space.shape[row] - EDGE ? hi : end;
     }
@@ -290,8 +286,10 @@ static void run_step(plan *p, const planned_step *step, int n) {
 /* An output that is placed has its own place; any other result of PLACE is where its operand is. */
 static void place(plan *p, int s, int64_t column, int n) {
     const planned_step *step = &p->steps[s];
-    bool inside = p->plain[step->box] || aji_space_covers(&p->space, step->box, column, n);
-    char *from = inside ? p->place[step->src[0]] : p->zeros;
+    int covered = p->plain[step->box] ? n : aji_space_covers(&p->space, step->box, column, n);
+    char *from = covered > 0 ? p->place[step->src[0]] : p->zeros;
+    if (covered > 0 && covered < n)
+        aji_row_clear_around(&p->space, step->box, column, n, from, (int64_t)step->size);
     if (p->stored[s])
         memcpy(p->place[step->dst], from, (size_t)n * step->size);
     else

@@ -198,19 +198,32 @@ bool aji_space_next(aji_space *s, int from, int to) {
     return more;
 }
 
+/* The part begin ... end of a piece of the row that lies in the box. */
+static void clip(const aji_space *s, int box, int64_t *begin, int64_t *end) {
+    const aji_space_box *b = &s->box[box];
+    int64_t lo = b->lo[s->ndim - 1], hi = b->inside ? lo + b->extent[s->ndim - 1] : lo;
+    *begin = *begin < lo ? lo : *begin;
+    *end = *end > hi ? hi : *end;
+    if (*begin >= *end)
+        *begin = *end;
+}
+
+void aji_row_clear_around(const aji_space *s, int box, int64_t column, int64_t n, char *elements, int64_t size) {
+    int64_t begin = column, end = column + n;
+    clip(s, box, &begin, &end);
+    if (begin == end)
+        begin = end = column;
+    memset(elements, 0, (size_t)((begin - column) * size));
+    memset(elements + (end - column) * size, 0, (size_t)((column + n - end) * size));
+}
+
 void aji_row_read(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, char *to) {
     int64_t begin = column, end = column + n, stride = x->stride[s->ndim - 1];
-    if (x->box != AJI_EVERYWHERE) { /* begin ... end: what lies in the box */
-        const aji_space_box *b = &s->box[x->box];
-        int64_t lo = b->lo[s->ndim - 1], hi = b->inside ? lo + b->extent[s->ndim - 1] : lo;
-        begin = begin < lo ? lo : begin;
-        end = end > hi ? hi : end;
-        if (begin >= end) {
-            memset(to, 0, (size_t)(n * x->size));
+    if (x->box != AJI_EVERYWHERE) {
+        aji_row_clear_around(s, x->box, column, n, to, x->size);
+        clip(s, x->box, &begin, &end);
+        if (begin == end)
             return;
-        }
-        memset(to, 0, (size_t)((begin - column) * x->size));
-        memset(to + (end - column) * x->size, 0, (size_t)((column + n - end) * x->size));
     }
     aji_copy_line(to + (begin - column) * x->size, 1, x->data + (x->at + begin * stride) * x->size, stride, end - begin,
                   (size_t)x->size);

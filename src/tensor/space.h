@@ -58,6 +58,8 @@ static inline int aji_space_covers(const aji_space *s, int box, int64_t column, 
 
 /* to = n elements of the row from `column` on; zeros where x does not lie. */
 void aji_row_read(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, char *to);
+/* The same zeros in n elements that are there. */
+void aji_row_clear_around(const aji_space *s, int box, int64_t column, int64_t n, char *elements, int64_t size);
 void aji_row_write(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, const char *from);
 
 #endif
