@@ -183,6 +183,13 @@ static aj_tensor *gradient_handle(const gradient *g) {
     return t;
 }
 
+/* The same, and the gradient is given up: the handle may be the only one to hold the value, which may be overwritten then. */
+static aj_tensor *gradient_take(gradient *g) {
+    aj_tensor *t = gradient_handle(g);
+    gradient_release(g);
+    return t;
+}
+
 static aj_status add_gradient(aji_sweep *s, gradient *sum, aj_tensor *g) {
     aji_value *value = aji_tensor_pending(g, "aj_backward");
     int out = 0;
@@ -250,13 +257,15 @@ static aj_status make_arrays(aji_sweep *s, int64_t i, aji_call *c) {
     }
     for (int k = 0; k < node->n_out; k++) {
         bool floating = aji_dtype_is_float(node->out_meta[k].dtype);
-        const gradient *g = &s->grads[s->first[i] + k];
+        gradient *g = &s->grads[s->first[i] + k];
         out[k] = g_out[k] = NULL;
         aji_edge self = {floating ? node : NULL, k};
         if (node->saved_out[k] && !(out[k] = operand(s, node->saved_out[k], self, node->op->name)))
             return AJ_ERR_MEMORY;
-        if (floating)
-            g_out[k] = g->value ? gradient_handle(g) : aji_zeros_meta(s->ctx, node->device, &node->out_meta[k]);
+        if (floating && g->value)
+            g_out[k] = s->captured[s->first[i] + k] ? gradient_handle(g) : gradient_take(g);
+        else if (floating)
+            g_out[k] = aji_zeros_meta(s->ctx, node->device, &node->out_meta[k]);
         if (floating && !g_out[k])
             return AJ_ERR_MEMORY;
     }

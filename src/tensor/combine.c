@@ -35,9 +35,12 @@ static void take_product(combiner *c, aji_step *step, aji_opcode opcode, int k, 
     int other = step->src[1 - k];
     drop(c, step->src[k]);
     step->opcode = opcode;
+    bool square = product->opcode == AJI_STEP_SQUARE;
     step->src[0] = product->src[0];
-    step->src[1] = product->opcode == AJI_STEP_SQUARE ? product->src[0] : product->src[1];
+    step->src[1] = square ? product->src[0] : product->src[1];
     step->src[2] = other;
+    if (square && step->src[0] >= c->program->n_in)
+        c->uses[step->src[0] - c->program->n_in]++; /* read twice now */
 }
 
 static void take_scaled(combiner *c, aji_step *step, aji_opcode opcode, int k, const aji_step *scaled) {

@@ -62,8 +62,12 @@ static bool is_placed(const aji_value *v) {
 }
 
 /* Is what is placed computed where it is placed, without being stored first? It is where nobody else reads it, or where that takes a step or two. */
-static bool fuses_in_box(int *in_boxes, const aji_value *v) {
-    if (!aji_value_fuses(v, v->numel) || *in_boxes + v->expression.steps > AJI_MOST_IN_BOXES)
+static bool fuses_in_box(int *in_boxes, aji_value *v) {
+    if (!aji_value_fuses(v, v->numel))
+        return false;
+    if (*in_boxes + v->expression.steps > AJI_MOST_IN_BOXES)
+        aji_expression_count(v);
+    if (*in_boxes + v->expression.steps > AJI_MOST_IN_BOXES)
         return false;
     bool alone = v->refs == 1 && !v->passed, cheap = v->expression.steps <= SHALLOW && !is_dear(v->expression.opcode);
     if (alone || cheap)

@@ -30,8 +30,7 @@
 
 #define MAX_VALUES (AJI_MAX_INPUTS + AJI_MAX_STEPS)
 #define MAX_OPERANDS (AJI_MAX_INPUTS + AJI_MAX_OUTPUTS + 1) /* the last one: the result of a reduction */
-#define MAX_CUTS (2 * AJI_MAX_BOXES + 4)
-#define EDGE 16 /* elements: ghosts, say */
+#define EDGE 16                                             /* elements: ghosts, say */
 #define NEVER (-1)
 #define SHORT_ROW 64 /* elements: blocks of several rows pay */
 
@@ -61,9 +60,9 @@ typedef struct plan {
     int last_use[MAX_VALUES]; /* the last step that reads the value; n_steps: an output, or read in every block */
     int slot[MAX_VALUES];     /* NEVER: none */
     int n_slots, n_free, free_slots[MAX_VALUES];
-    char *place[MAX_VALUES]; /* for the block at hand */
-    int n_cuts;
-    int64_t cut[MAX_CUTS]; /* where blocks of a row begin or end at least: at 0, at the ends of boxes, at the end */
+    char *place[MAX_VALUES];                                  /* for the block at hand */
+    int rows;                                                 /* of the block at hand; 0: it is a piece of one row */
+    int64_t first_index[AJ_MAX_NDIM], first_at[MAX_OPERANDS]; /* where the first of these rows is */
     char *arena, *zeros;
     size_t slot_bytes, arena_bytes;
     /* of a reduction */
@@ -85,7 +84,7 @@ static void drop_slot(plan *p, int value, int step) {
 }
 
 /* Which steps lie in a box, and that the operand of PLACE is needed as long as its result, which has no place of its own. A box is plain if nothing is
- * computed in it: its input is read with the zeros around it, and blocks need not end where it does. */
+ * computed in it: its input is read with the zeros around it. */
 static void plan_boxes(plan *p, const aji_program *program) {
     int box[MAX_VALUES];
     for (int k = 0; k < program->n_boxes; k++)
@@ -216,38 +215,6 @@ static void plan_slots(plan *p) {
     }
 }
 
-static void add_cut(plan *p, int64_t at) {
-    int k = p->n_cuts;
-    for (; k > 0 && p->cut[k - 1] > at; k--)
-        ;
-    if (k > 0 && p->cut[k - 1] == at)
-        return;
-    memmove(&p->cut[k + 1], &p->cut[k], (size_t)(p->n_cuts - k) * sizeof(p->cut[0]));
-    p->cut[k] = at;
-    p->n_cuts++;
-}
-
-static void plan_cuts(plan *p) {
-    int row = p->space.ndim - 1;
-    p->n_cuts = 0;
-    add_cut(p, 0);
-    add_cut(p, p->space.shape[row]);
-    int64_t begin = 0, end = p->space.shape[row]; /* between them all plain boxes that nearly fill the row do fill it */
-    for (int k = 0; k < p->space.n_boxes; k++) {
-        int64_t lo = p->box[k].lo[row], hi = lo + p->box[k].extent[row];
-        if (!p->plain[k]) {
-            add_cut(p, lo);
-            add_cut(p, hi);
-        }
-        begin = lo > begin && lo <= EDGE ? lo : begin;
-        end = hi < end && hi >= p->space.shape[row] - EDGE ? hi : end;
-    }
-    if (begin < end) {
-        add_cut(p, begin);
-        add_cut(p, end);
-    }
-}
-
 static aj_status plan_arena(aj_ctx *ctx, plan *p, int64_t block, size_t more) {
     bool placed = p->space.n_boxes > 0;
     p->slot_bytes = ((size_t)block * sizeof(double) + 63) / 64 * 64;
@@ -274,7 +241,7 @@ static aj_status plan_run(aj_ctx *ctx, plan *p, const aji_value *const *in, cons
     for (int k = 0; k < p->n_out; k++)
         plan_output(p, k, several_rows);
     plan_slots(p);
-    plan_cuts(p);
+    p->rows = 0;
     return plan_arena(ctx, p, block, more);
 }
 
@@ -287,11 +254,38 @@ static void run_step(plan *p, const planned_step *step, int n) {
     step->kernel(n, p->place[step->dst], src, step->imm);
 }
 
+static void go_to_first_row(plan *p) {
+    memcpy(p->space.index, p->first_index, sizeof(p->first_index));
+    for (int k = 0; k < p->space.n; k++)
+        p->operand[k].at = p->first_at[k];
+    aji_space_arrive(&p->space);
+}
+
+/* Zeros outside the box, in what was computed on all of the block. */
+static void clear_around(plan *p, const planned_step *step, char *block, int64_t column, int n) {
+    int64_t size = (int64_t)step->size, length = p->space.shape[p->space.ndim - 1];
+    if (p->rows == 0)
+        aji_row_clear_around(&p->space, step->box, column, n, block, size);
+    else
+        go_to_first_row(p);
+    for (int r = 0; r < p->rows; r++) {
+        aji_row_clear_around(&p->space, step->box, 0, length, block + r * length * size, size);
+        aji_space_next(&p->space, 0, p->space.ndim - 1);
+    }
+}
+
+/* How many of the block's elements lie in the box; of a block of several rows: some, perhaps. */
+static int covered(const plan *p, int box, int64_t column, int n) {
+    return p->rows > 0 ? 1 : aji_space_covers(&p->space, box, column, n);
+}
+
 /* An output that is placed has its own place; any other result of PLACE is where its operand is. */
 static void place(plan *p, int s, int64_t column, int n) {
     const planned_step *step = &p->steps[s];
-    bool inside = p->plain[step->box] || aji_space_covers(&p->space, step->box, column, n);
-    char *from = inside ? p->place[step->src[0]] : p->zeros;
+    int inside = p->plain[step->box] ? n : covered(p, step->box, column, n);
+    char *from = inside > 0 ? p->place[step->src[0]] : p->zeros;
+    if (inside > 0 && (inside < n || p->rows > 0) && !p->plain[step->box])
+        clear_around(p, step, from, column, n);
     if (p->stored[s])
         memcpy(p->place[step->dst], from, (size_t)n * step->size);
     else
@@ -304,7 +298,7 @@ static void run_steps(plan *p, int64_t column, int n) {
         const planned_step *step = &p->steps[s];
         if (step->places)
             place(p, s, column, n);
-        else if (!boxes || step->box == AJI_EVERYWHERE || aji_space_covers(&p->space, step->box, column, n))
+        else if (!boxes || step->box == AJI_EVERYWHERE || covered(p, step->box, column, n) > 0)
             run_step(p, step, n);
     }
 }
@@ -312,10 +306,10 @@ static void run_steps(plan *p, int64_t column, int n) {
 /* An input's next n elements of the row. */
 static void read_input(plan *p, int i, int64_t column, int n) {
     const aji_operand *x = &p->operand[i];
-    int covered = x->box == AJI_EVERYWHERE ? n : aji_space_covers(&p->space, x->box, column, n);
-    if (covered == 0)
+    int inside = x->box == AJI_EVERYWHERE ? n : aji_space_covers(&p->space, x->box, column, n);
+    if (inside == 0)
         p->place[i] = p->zeros;
-    else if (p->kind[i] == DIRECT && covered == n)
+    else if (p->kind[i] == DIRECT && inside == n)
         p->place[i] = x->data + (x->at + column) * x->size;
     else
         aji_row_read(&p->space, x, column, n, p->place[i] = p->arena + (size_t)p->slot[i] * p->slot_bytes);
@@ -338,29 +332,26 @@ static void run_block(plan *p, int64_t column, int n) {
 
 /* ---- run ---- */
 
-static int64_t block_end(const plan *p, int *cut, int64_t column) {
-    while (p->cut[*cut] <= column)
-        ++*cut;
-    int64_t left = p->cut[*cut] - column, blocks = (left + AJI_BLOCK - 1) / AJI_BLOCK;
-    return blocks > 1 ? column + ((left + blocks - 1) / blocks + 7) / 8 * 8 : p->cut[*cut]; /* equal ones, of whole vectors */
+/* Equal blocks, of whole vectors. */
+static int64_t block_end(int64_t column, int64_t length) {
+    int64_t left = length - column, blocks = (left + AJI_BLOCK - 1) / AJI_BLOCK;
+    return blocks > 1 ? column + ((left + blocks - 1) / blocks + 7) / 8 * 8 : length;
 }
 
 static void run_rows(plan *p) {
     int64_t length = p->space.shape[p->space.ndim - 1];
-    do {
-        int cut = 0;
+    do
         for (int64_t column = 0, end; column < length; column = end) {
-            end = block_end(p, &cut, column);
+            end = block_end(column, length);
             run_block(p, column, (int)(end - column));
         }
-    } while (aji_space_next(&p->space, 0, p->space.ndim - 1));
+    while (aji_space_next(&p->space, 0, p->space.ndim - 1));
 }
 
-/* What moves through the rows of a block, one after the other, from the row at hand. Returns whether there is a row behind them. */
-static bool each_row(plan *p, int rows, bool write) {
+/* What moves through the rows of a block, one after the other, from the row at hand. */
+static void each_row(plan *p, bool write) {
     int64_t length = p->space.shape[p->space.ndim - 1];
-    bool more = true;
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < p->rows; r++) {
         for (int i = 0; i < p->n_in && !write; i++)
             if (p->kind[i] == COPIED)
                 aji_row_read(&p->space, &p->operand[i], 0, length, p->place[i] + r * length * p->operand[i].size);
@@ -369,56 +360,90 @@ static bool each_row(plan *p, int rows, bool write) {
                 const aji_operand *y = &p->operand[p->n_in + k];
                 aji_row_write(&p->space, y, 0, length, p->place[p->out[k]] + r * length * y->size);
             }
-        more = aji_space_next(&p->space, 0, p->space.ndim - 1);
+        aji_space_next(&p->space, 0, p->space.ndim - 1);
     }
-    return more;
 }
 
 static void run_several_rows(plan *p, int64_t numel) {
-    int64_t length = p->space.shape[p->space.ndim - 1], rows_left = numel / length;
-    for (int64_t position = 0; rows_left > 0;) {
-        int rows = (int)(rows_left < AJI_BLOCK / length ? rows_left : AJI_BLOCK / length), n = (int)(rows * length);
+    int64_t length = p->space.shape[p->space.ndim - 1], rows_left = numel / length, most = AJI_BLOCK / length;
+    for (int64_t position = 0; rows_left > 0; position += p->rows * length, rows_left -= p->rows) {
+        p->rows = (int)(rows_left < most ? rows_left : most);
         for (int i = 0; i < p->n_in; i++)
             if (p->kind[i] == DIRECT)
                 p->place[i] = p->operand[i].data + position * p->operand[i].size;
         for (int k = 0; k < p->n_out; k++)
             if (p->direct[k])
                 p->place[p->out[k]] = p->operand[p->n_in + k].data + position * p->operand[p->n_in + k].size;
-        aji_space here = p->space;
-        int64_t at[MAX_OPERANDS];
+        memcpy(p->first_index, p->space.index, sizeof(p->first_index));
         for (int k = 0; k < p->space.n; k++)
-            at[k] = p->operand[k].at;
-        each_row(p, rows, false);
-        run_steps(p, 0, n);
-        memcpy(p->space.index, here.index, sizeof(here.index));
-        for (int k = 0; k < p->space.n; k++)
-            p->operand[k].at = at[k];
-        each_row(p, rows, true);
-        position += n;
-        rows_left -= rows;
+            p->first_at[k] = p->operand[k].at;
+        each_row(p, false);
+        run_steps(p, 0, (int)(p->rows * length));
+        go_to_first_row(p);
+        each_row(p, true);
+    }
+}
+
+/* The columns begin ... end of the space; end < 0: all. */
+static aj_status run_columns(aj_ctx *ctx, plan *p, const aji_program *program, const aji_value *const *in,
+                             const aji_value *const *out, int64_t begin, int64_t end) {
+    aj_status status = plan_steps(ctx, p, program, NEVER);
+    if (status != AJ_OK)
+        return status;
+    open_space(p, program, &out[0]->meta, in, out);
+    aji_space_merge(&p->space);
+    if (end >= 0)
+        aji_space_narrow(&p->space, begin, end);
+    int64_t numel = 1;
+    for (int d = 0; d < p->space.ndim; d++)
+        numel *= p->space.shape[d];
+    bool several_rows = p->space.ndim > 1 && p->space.shape[p->space.ndim - 1] < SHORT_ROW;
+    status = plan_run(ctx, p, in, out, several_rows, numel < AJI_BLOCK ? numel : AJI_BLOCK, 0);
+    if (status != AJ_OK)
+        return status;
+    aji_space_begin(&p->space);
+    if (several_rows)
+        run_several_rows(p, numel);
+    else
+        run_rows(p);
+    aji_free(ctx, p->arena, p->arena_bytes);
+    return AJ_OK;
+}
+
+/* Between the columns begin and end the boxes that nearly fill the rows do fill them. */
+static void find_edges(const plan *p, int64_t *begin, int64_t *end) {
+    int row = p->space.ndim - 1;
+    *begin = 0;
+    *end = p->space.shape[row];
+    for (int k = 0; k < p->space.n_boxes; k++) {
+        int64_t lo = p->box[k].lo[row], hi = lo + p->box[k].extent[row];
+        *begin = lo > *begin && lo <= EDGE ? lo : *begin;
+        *end = hi < *end && hi >= p->space.shape[row] - EDGE ? hi : *end;
+    }
+    if (*end - *begin < SHORT_ROW) {
+        *begin = 0;
+        *end = p->space.shape[row];
     }
 }
 
 aj_status aji_cpu_run(aj_ctx *ctx, const aji_program *program, const aji_value *const *in, const aji_value *const *out) {
     plan p;
-    const aji_meta *shape = &out[0]->meta;
-    int64_t numel = aji_meta_numel(shape);
-    aj_status status = plan_steps(ctx, &p, program, NEVER);
-    if (status != AJ_OK || numel == 0)
-        return status;
-    open_space(&p, program, shape, in, out);
+    if (aji_meta_numel(&out[0]->meta) == 0)
+        return AJ_OK;
+    if (program->n_boxes == 0)
+        return run_columns(ctx, &p, program, in, out, 0, -1);
+    p.n_in = program->n_in;
+    p.n_out = program->n_out;
+    open_space(&p, program, &out[0]->meta, in, out);
     aji_space_merge(&p.space);
-    bool several_rows = p.space.n_boxes == 0 && p.space.ndim > 1 && p.space.shape[p.space.ndim - 1] < SHORT_ROW;
-    status = plan_run(ctx, &p, in, out, several_rows, numel < AJI_BLOCK ? numel : AJI_BLOCK, 0);
-    if (status != AJ_OK)
-        return status;
-    aji_space_begin(&p.space);
-    if (several_rows)
-        run_several_rows(&p, numel);
-    else
-        run_rows(&p);
-    aji_free(ctx, p.arena, p.arena_bytes);
-    return AJ_OK;
+    int64_t begin, end, length = p.space.shape[p.space.ndim - 1];
+    find_edges(&p, &begin, &end);
+    aj_status status = run_columns(ctx, &p, program, in, out, begin, end);
+    if (status == AJ_OK && begin > 0)
+        status = run_columns(ctx, &p, program, in, out, 0, begin);
+    if (status == AJ_OK && end < length)
+        status = run_columns(ctx, &p, program, in, out, end, length);
+    return status;
 }
 
 /* ---- reduce ---- */
@@ -438,9 +463,8 @@ static char *reduce_rows(plan *p, int first_reduced) {
     int64_t length = p->space.shape[p->space.ndim - 1];
     aji_accumulator_begin(&p->sum, length < AJI_BLOCK ? (int)length : AJI_BLOCK);
     do {
-        int cut = 0;
         for (int64_t column = 0, end; column < length; column = end) {
-            end = block_end(p, &cut, column);
+            end = block_end(column, length);
             accumulate_block(p, column, (int)(end - column));
         }
     } while (aji_space_next(&p->space, first_reduced, p->space.ndim - 1));
@@ -479,9 +503,8 @@ static void reduce_all(plan *p, const target *r) {
             store(p, r, 0, 1, reduce_rows(p, first_reduced));
             continue;
         }
-        int cut = 0;
         for (int64_t column = 0, end; column < p->space.shape[row]; column = end) {
-            end = block_end(p, &cut, column);
+            end = block_end(column, p->space.shape[row]);
             store(p, r, column, (int)(end - column), reduce_columns(p, first_reduced, column, (int)(end - column)));
         }
     } while (aji_space_next(&p->space, 0, first_reduced));

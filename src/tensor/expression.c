@@ -128,7 +128,7 @@ static void count_value(aji_value *v, int64_t numel, int64_t visit, int *steps, 
         count_value(v->expression.src[k], numel, visit, steps, inputs);
 }
 
-static void count_exactly(aji_value *v) {
+void aji_expression_count(aji_value *v) {
     int steps = 0, inputs = 0;
     count_value(v, v->numel, ++v->ctx->visits, &steps, &inputs);
     v->expression.steps = (short)steps;
@@ -177,7 +177,7 @@ static bool fits(const aji_value *v) {
 static aj_status cut(aji_value *v) {
     add_up(v);
     while (!fits(v)) {
-        count_exactly(v);
+        aji_expression_count(v);
         if (fits(v))
             return AJ_OK;
         aji_value *longest = NULL;

@@ -13,7 +13,7 @@ typedef enum aji_pending {
 
 /* Longer expressions are cut: an operand is evaluated at the call. In a program each PLACED input takes a step, a few more steps with inputs of
  * their own are computed in boxes, and a step that is evaluated later on becomes an input. */
-enum { AJI_MOST_STEPS = 48, AJI_MOST_INPUTS = 16, AJI_MOST_IN_BOXES = 16, AJI_MOST_LEVELS = 8 };
+enum { AJI_MOST_STEPS = 48, AJI_MOST_INPUTS = 16, AJI_MOST_IN_BOXES = 32, AJI_MOST_LEVELS = 8 };
 _Static_assert(AJI_MOST_STEPS + AJI_MOST_INPUTS + AJI_MOST_IN_BOXES <= AJI_MAX_STEPS, "steps fit into a program");
 _Static_assert(AJI_MOST_STEPS + AJI_MOST_INPUTS + 3 * AJI_MOST_IN_BOXES <= AJI_MAX_INPUTS, "inputs fit into a program");
 _Static_assert(AJI_MOST_INPUTS <= AJI_MAX_BOXES, "boxes fit into a program");
@@ -22,6 +22,8 @@ _Static_assert(AJI_MOST_INPUTS <= AJI_MAX_BOXES, "boxes fit into a program");
 static inline bool aji_value_fuses(const aji_value *v, int64_t numel) {
     return !v->storage && v->expression.kind == AJI_PENDING_STEP && v->numel == numel;
 }
+/* Count v's steps and inputs, each once. */
+void aji_expression_count(aji_value *v);
 /* Do pairs of steps at once (combine.c). result: a value that is needed beside the outputs; its new number is returned. */
 int aji_program_combine(aji_program *p, int result);
 /* v has its storage now: let go of what it was made of. */

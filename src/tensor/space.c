@@ -42,6 +42,8 @@ void aji_space_set(const aji_space *s, aji_operand *x, const aji_value *v, int b
 
 /* ---- axes ---- */
 
+enum { FEW = 64 };
+
 /* order: which axis comes at each place. */
 static void permute(aji_space *s, const int *order) {
     aji_space old = *s;
@@ -165,7 +167,7 @@ bool aji_space_is_dense(const aji_space *s, const aji_operand *x) {
 
 /* ---- rows ---- */
 
-static void find_inside(aji_space *s) {
+void aji_space_arrive(aji_space *s) {
     for (int k = 0; k < s->n_boxes; k++) {
         aji_space_box *b = &s->box[k];
         b->inside = true;
@@ -174,12 +176,31 @@ static void find_inside(aji_space *s) {
     }
 }
 
+void aji_space_narrow(aji_space *s, int64_t begin, int64_t end) {
+    int row = s->ndim - 1;
+    s->shape[row] = end - begin;
+    for (int k = 0; k < s->n; k++)
+        s->operand[k].data += begin * s->operand[k].stride[row] * s->operand[k].size;
+    for (int k = 0; k < s->n_boxes; k++)
+        s->box[k].lo[row] -= begin;
+    int longest = row, order[AJ_MAX_NDIM];
+    for (int d = 0; d < row; d++)
+        longest = s->shape[d] > s->shape[longest] ? d : longest;
+    if (s->shape[row] >= FEW || longest == row)
+        return;
+    for (int d = 0, n = 0; d <= row; d++)
+        if (d != longest)
+            order[n++] = d;
+    order[row] = longest;
+    permute(s, order);
+}
+
 void aji_space_begin(aji_space *s) {
     for (int d = 0; d < s->ndim; d++)
         s->index[d] = 0;
     for (int k = 0; k < s->n; k++)
         s->operand[k].at = 0;
-    find_inside(s);
+    aji_space_arrive(s);
 }
 
 bool aji_space_next(aji_space *s, int from, int to) {
@@ -194,23 +215,36 @@ bool aji_space_next(aji_space *s, int from, int to) {
         for (int k = 0; k < s->n; k++)
             s->operand[k].at += steps * s->operand[k].stride[d];
     }
-    find_inside(s);
+    aji_space_arrive(s);
     return more;
+}
+
+/* The part begin ... end of a piece of the row that lies in the box. */
+static void clip(const aji_space *s, int box, int64_t *begin, int64_t *end) {
+    const aji_space_box *b = &s->box[box];
+    int64_t lo = b->lo[s->ndim - 1], hi = b->inside ? lo + b->extent[s->ndim - 1] : lo;
+    *begin = *begin < lo ? lo : *begin;
+    *end = *end > hi ? hi : *end;
+    if (*begin >= *end)
+        *begin = *end;
+}
+
+void aji_row_clear_around(const aji_space *s, int box, int64_t column, int64_t n, char *elements, int64_t size) {
+    int64_t begin = column, end = column + n;
+    clip(s, box, &begin, &end);
+    if (begin == end)
+        begin = end = column;
+    memset(elements, 0, (size_t)((begin - column) * size));
+    memset(elements + (end - column) * size, 0, (size_t)((column + n - end) * size));
 }
 
 void aji_row_read(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, char *to) {
     int64_t begin = column, end = column + n, stride = x->stride[s->ndim - 1];
-    if (x->box != AJI_EVERYWHERE) { /* begin ... end: what lies in the box */
-        const aji_space_box *b = &s->box[x->box];
-        int64_t lo = b->lo[s->ndim - 1], hi = b->inside ? lo + b->extent[s->ndim - 1] : lo;
-        begin = begin < lo ? lo : begin;
-        end = end > hi ? hi : end;
-        if (begin >= end) {
-            memset(to, 0, (size_t)(n * x->size));
+    if (x->box != AJI_EVERYWHERE) {
+        aji_row_clear_around(s, x->box, column, n, to, x->size);
+        clip(s, x->box, &begin, &end);
+        if (begin == end)
             return;
-        }
-        memset(to, 0, (size_t)((begin - column) * x->size));
-        memset(to + (end - column) * x->size, 0, (size_t)((column + n - end) * x->size));
     }
     aji_copy_line(to + (begin - column) * x->size, 1, x->data + (x->at + begin * stride) * x->size, stride, end - begin,
                   (size_t)x->size);

@@ -40,7 +40,10 @@ void aji_space_set(const aji_space *s, aji_operand *x, const aji_value *v, int b
 void aji_space_reduce(aji_space *s, unsigned axes);
 /* Leave out extents of 1, and merge neighbours that all operands cross with one stride. At least one axis remains. */
 void aji_space_merge(aji_space *s);
-void aji_space_begin(aji_space *s); /* go to the first row */
+/* Keep these columns of the rows. If they are few, the longest axis becomes the row. */
+void aji_space_narrow(aji_space *s, int64_t begin, int64_t end);
+void aji_space_begin(aji_space *s);  /* go to the first row */
+void aji_space_arrive(aji_space *s); /* at a row that was gone to by setting index and at */
 /* Does the operand's memory follow the space without gaps? */
 bool aji_space_is_dense(const aji_space *s, const aji_operand *x);
 /* The next row of axes from ... to-1; false, and back at the first one, after the last. */
@@ -58,6 +61,8 @@ static inline int aji_space_covers(const aji_space *s, int box, int64_t column, 
 
 /* to = n elements of the row from `column` on; zeros where x does not lie. */
 void aji_row_read(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, char *to);
+/* The same zeros in n elements that are there. */
+void aji_row_clear_around(const aji_space *s, int box, int64_t column, int64_t n, char *elements, int64_t size);
 void aji_row_write(const aji_space *s, const aji_operand *x, int64_t column, int64_t n, const char *from);
 
 #endif

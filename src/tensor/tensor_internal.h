@@ -189,8 +189,8 @@ typedef enum aji_opcode {
     AJI_N_STEPS
 } aji_opcode;
 
-#define AJI_MAX_STEPS 80
-#define AJI_MAX_INPUTS 112
+#define AJI_MAX_STEPS 96
+#define AJI_MAX_INPUTS 160
 #define AJI_MAX_BOXES 16
 #define AJI_EVERYWHERE (-1)
 #define AJI_MAX_OUTPUTS (AJI_MAX_STEPS + 1)

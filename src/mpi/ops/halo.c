@@ -399,13 +399,14 @@ static aj_status forward_adjoint(aji_call *c) {
     return run(c, true);
 }
 
+/* Derivatives consume the gradient, which the sweep has given up: unless others share it the faces change in place. */
 static aj_status vjp(aji_call *c) {
     c->g_in[0] = aji_comm_apply(&aji_op_halo_adjoint, c->attr, c->g_out[0], c->comm);
     return AJ_OK;
 }
 
 static aj_status vjp_adjoint(aji_call *c) {
-    c->g_in[0] = aji_comm_apply(&aji_op_halo, c->attr, c->g_out[0], c->comm);
+    c->g_in[0] = aji_comm_apply(&aji_op_halo_inplace, c->attr, c->g_out[0], c->comm);
     return AJ_OK;
 }
 
@@ -429,8 +430,8 @@ const aji_op aji_op_halo_inplace = {
 };
 const aji_op aji_op_halo_adjoint = {
     .name = "aj_halo_adjoint",
-    .maths = "y = x, ghosts sent home and added; gx = g, ghosts filled from the neighbours",
-    .flags = AJI_OP_COMM,
+    .maths = "y = x, ghosts sent home and added; gx = g, ghosts filled from the neighbours; consumes x",
+    .flags = AJI_OP_COMM | AJI_OP_CONSUMES,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward_adjoint,
