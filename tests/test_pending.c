@@ -318,7 +318,7 @@ Test(pending, repeated_number_is_placed) {
 
 /* Placed in placed in placed: as deep as the program is long. */
 Test(pending, parts_of_parts) {
-    const int steps = is_watched() ? 500 : 5000;
+    const int steps = is_watched() ? 300 : 5000;
     for (int scaled = 0; scaled < 2; scaled++) {
         aj_tensor *p = aj_param(aj_ones(context, AJ_F64, AJ_SHAPE(steps + 100)));
         expect_ok(aj_record_begin(context));
@@ -364,7 +364,7 @@ Test(pending, everything_goes_with_its_scope) {
 
 Test(pending, endless_loop_holds_one_state) {
     const int64_t state_bytes = N * (int64_t)sizeof(double);
-    const int steps = is_watched() ? 5000 : 100000;
+    const int steps = is_watched() ? 1000 : 100000;
     aj_tensor *state = NULL, *total = NULL;
     aj_assign(&state, aj_zeros(context, AJ_F64, AJ_SHAPE(N)));
     aj_assign(&total, SCALAR(0));
@@ -387,7 +387,7 @@ Test(pending, endless_loop_holds_one_state) {
 /* The same where the state is read by more than the next one. */
 Test(pending, endless_loop_with_two_states) {
     const int64_t state_bytes = N * (int64_t)sizeof(double);
-    const int steps = is_watched() ? 2000 : 20000;
+    const int steps = is_watched() ? 500 : 20000;
     aj_tensor *a = NULL, *b = NULL;
     aj_assign(&a, ramp(0));
     aj_assign(&b, ramp(1));
