@@ -9,6 +9,62 @@ typedef struct combiner {
     int uses[AJI_MAX_STEPS]; /* of each step's value; an output counts too */
 } combiner;
 
+/* ---- signs: a change of sign goes into a later sum, difference or factor, which is exact ---- */
+
+/* Operand k of step t changes its sign, without changing the program's results. False, and nothing has changed, where that cannot be. */
+static bool flip(combiner *c, int t, int k) {
+    aji_program *p = c->program;
+    aji_step *step = &p->steps[t];
+    switch (step->opcode) {
+    case AJI_STEP_ADD: /* (-x) + y = y - x */
+        if (step->src[0] == step->src[1])
+            return false;
+        step->opcode = AJI_STEP_SUB;
+        if (k == 0) {
+            int negated = step->src[0];
+            step->src[0] = step->src[1];
+            step->src[1] = negated;
+        }
+        return true;
+    case AJI_STEP_SUB:
+        if (k == 0 || step->src[0] == step->src[1])
+            return false;
+        step->opcode = AJI_STEP_ADD;
+        return true;
+    case AJI_STEP_SCALE:
+        step->imm[0] = -step->imm[0];
+        return true;
+    case AJI_STEP_MUL: /* hand on to the one step that reads the product */
+        for (int next = t + 1; step->src[0] != step->src[1] && c->uses[t] == 1 && next < p->n_steps; next++)
+            for (int i = 0; i < aji_step_arity(p->steps[next].opcode); i++)
+                if (p->steps[next].src[i] == p->n_in + t)
+                    return flip(c, next, i);
+        return false;
+    default:
+        return false;
+    }
+}
+
+/* Whoever can reads the operand of a NEG instead. */
+static void pass_by(combiner *c, int negation) {
+    aji_program *p = c->program;
+    const int value = p->n_in + negation, operand = p->steps[negation].src[0];
+    for (int t = negation + 1; t < p->n_steps; t++)
+        for (int k = 0; k < aji_step_arity(p->steps[t].opcode); k++) {
+            if (p->steps[t].src[k] != value || p->steps[t].dtype != p->steps[negation].dtype || !flip(c, t, k))
+                continue;
+            aji_step *step = &p->steps[t];
+            step->src[step->src[k] == value ? k : 1 - k] = operand;
+            c->uses[negation]--;
+            if (operand >= p->n_in)
+                c->uses[operand - p->n_in]++;
+        }
+    if (c->uses[negation] == 0 && operand >= p->n_in)
+        c->uses[operand - p->n_in]--;
+}
+
+/* ---- pairs ---- */
+
 /* The step that computes a value which nobody else reads; NULL: an input, or read elsewhere too. */
 static aji_step *lone_step(const combiner *c, int value, aj_dtype dtype) {
     int s = value - c->program->n_in;
@@ -63,15 +119,6 @@ static void combine_sum(combiner *c, aji_step *step, const aji_step *operand[2])
             return;
         }
     }
-    for (int k = 0; k < 2; k++)
-        if (operand[k] && operand[k]->opcode == AJI_STEP_NEG) { /* b + (-a) = b - a */
-            int negated = step->src[k], other = step->src[1 - k];
-            step->opcode = AJI_STEP_SUB;
-            step->src[0] = other;
-            step->src[1] = operand[k]->src[0];
-            drop(c, negated);
-            return;
-        }
 }
 
 static void combine_difference(combiner *c, aji_step *step, const aji_step *operand[2]) {
@@ -83,35 +130,8 @@ static void combine_difference(combiner *c, aji_step *step, const aji_step *oper
         take_product(c, step, AJI_STEP_MUL_SUB, 0, operand[0]);
 }
 
-/* A sign goes into a factor, as does one of a factor; integers wrap otherwise. */
-static void combine_sign(combiner *c, aji_step *step, const aji_step *operand) {
-    bool scales = step->opcode == AJI_STEP_SCALE && operand && operand->opcode == AJI_STEP_NEG;
-    bool negates = step->opcode == AJI_STEP_NEG && is_scaled(operand);
-    if (!aji_dtype_is_float(step->dtype) || (!scales && !negates))
-        return;
-    drop(c, step->src[0]);
-    step->imm[0] = scales ? -step->imm[0] : -operand->imm[0];
-    step->opcode = AJI_STEP_SCALE;
-    step->src[0] = operand->src[0];
-}
-
-/* -a b + c = c - a b, whoever else reads -a */
-static void combine_negated_product(combiner *c, aji_step *step) {
-    for (int k = 0; k < 2 && step->opcode == AJI_STEP_MUL_ADD && aji_dtype_is_float(step->dtype); k++) {
-        int s = step->src[k] - c->program->n_in;
-        if (s < 0 || c->program->steps[s].opcode != AJI_STEP_NEG)
-            continue;
-        c->uses[s]--;
-        step->opcode = AJI_STEP_SUB_MUL;
-        step->src[k] = c->program->steps[s].src[0];
-        if (step->src[k] >= c->program->n_in)
-            c->uses[step->src[k] - c->program->n_in]++;
-    }
-}
-
 static void combine_step(combiner *c, aji_step *step) {
     const aji_step *operand[2] = {lone_step(c, step->src[0], step->dtype), NULL};
-    combine_sign(c, step, operand[0]);
     if (step->opcode == AJI_STEP_ADD_SCALAR && is_scaled(operand[0])) {
         drop(c, step->src[0]);
         step->opcode = AJI_STEP_AFFINE;
@@ -122,10 +142,9 @@ static void combine_step(combiner *c, aji_step *step) {
     if (step->opcode != AJI_STEP_ADD && step->opcode != AJI_STEP_SUB)
         return;
     operand[1] = lone_step(c, step->src[1], step->dtype);
-    if (step->opcode == AJI_STEP_ADD) {
+    if (step->opcode == AJI_STEP_ADD)
         combine_sum(c, step, operand);
-        combine_negated_product(c, step);
-    } else
+    else
         combine_difference(c, step, operand);
 }
 
@@ -161,6 +180,9 @@ int aji_program_combine(aji_program *p, int result) {
             c.uses[p->out[k] - p->n_in] += 2; /* stays */
     if (result >= p->n_in)
         c.uses[result - p->n_in] += 2;
+    for (int s = 0; s < p->n_steps; s++)
+        if (p->steps[s].opcode == AJI_STEP_NEG && aji_dtype_is_float(p->steps[s].dtype))
+            pass_by(&c, s);
     for (int s = 0; s < p->n_steps; s++)
         if (c.uses[s] > 0)
             combine_step(&c, &p->steps[s]);

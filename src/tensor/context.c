@@ -5,14 +5,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tensor/tensor_private.h"
 
 #define DEFAULT_GRACE 4.0    /* seconds */
 #define CHECKED_TIMEOUT 60.0 /* in checked mode, unless another is given */
 
+/* Large blocks lie in huge pages where the system has them: a pass over a field would else look up a page for each of its rows. */
 static void *default_alloc(size_t bytes, size_t align, void *user) {
     (void)user;
+#ifdef MADV_HUGEPAGE
+    const size_t huge = (size_t)2 << 20;
+    if (bytes >= huge) {
+        void *memory = aligned_alloc(huge, (bytes + huge - 1) / huge * huge);
+        if (memory) /* a hint: what is over the last whole page stays in small ones, and is not touched before it is used */
+            (void)madvise(memory, bytes / huge * huge, MADV_HUGEPAGE);
+        return memory;
+    }
+#endif
     return aligned_alloc(align, bytes);
 }
 

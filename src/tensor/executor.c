@@ -32,6 +32,7 @@
 #define MAX_OPERANDS (AJI_MAX_INPUTS + AJI_MAX_OUTPUTS + 1) /* the last one: the result of a reduction */
 #define EDGE 16                                             /* elements: ghosts, say */
 #define NEVER (-1)
+#define MOST_AHEAD 8 /* streams */
 #define SHORT_ROW 64 /* elements: blocks of several rows pay */
 
 typedef enum input_kind { UNUSED, ONE_NUMBER, DIRECT, COPIED } input_kind;
@@ -60,7 +61,9 @@ typedef struct plan {
     int last_use[MAX_VALUES]; /* the last step that reads the value; n_steps: an output, or read in every block */
     int slot[MAX_VALUES];     /* NEVER: none */
     int n_slots, n_free, free_slots[MAX_VALUES];
-    char *place[MAX_VALUES];                                  /* for the block at hand */
+    char *place[MAX_VALUES];        /* for the block at hand */
+    int n_ahead, ahead[MOST_AHEAD]; /* operands whose next block is fetched while this one is computed */
+    const char *next[MOST_AHEAD];
     int rows;                                                 /* of the block at hand; 0: it is a piece of one row */
     int64_t first_index[AJ_MAX_NDIM], first_at[MAX_OPERANDS]; /* where the first of these rows is */
     char *arena, *zeros;
@@ -215,6 +218,24 @@ static void plan_slots(plan *p) {
     }
 }
 
+/* Does another input on the same storage lead x through memory? */
+static bool follows(const plan *p, const aji_value *const *in, int i) {
+    for (int k = 0; k < p->n_in; k++)
+        if (k != i && p->kind[k] == DIRECT && in[k]->storage == in[i]->storage && p->operand[k].data > p->operand[i].data)
+            return true;
+    return false;
+}
+
+static void plan_ahead(plan *p, const aji_value *const *in) {
+    p->n_ahead = 0;
+    for (int i = 0; i < p->n_in && p->n_ahead < MOST_AHEAD; i++)
+        if (p->kind[i] == DIRECT && !follows(p, in, i))
+            p->ahead[p->n_ahead++] = i;
+    for (int k = 0; k < p->n_out && p->n_ahead < MOST_AHEAD; k++)
+        if (p->direct[k])
+            p->ahead[p->n_ahead++] = p->n_in + k;
+}
+
 static aj_status plan_arena(aj_ctx *ctx, plan *p, int64_t block, size_t more) {
     bool placed = p->space.n_boxes > 0;
     p->slot_bytes = ((size_t)block * sizeof(double) + 63) / 64 * 64;
@@ -241,6 +262,7 @@ static aj_status plan_run(aj_ctx *ctx, plan *p, const aji_value *const *in, cons
     for (int k = 0; k < p->n_out; k++)
         plan_output(p, k, several_rows);
     plan_slots(p);
+    plan_ahead(p, in);
     p->rows = 0;
     return plan_arena(ctx, p, block, more);
 }
@@ -292,10 +314,41 @@ static void place(plan *p, int s, int64_t column, int n) {
         p->place[step->dst] = from;
 }
 
+/* Where the next block will be: behind this one, or in the next row. */
+static void look_ahead(plan *p, int64_t column, int n) {
+    int row = p->space.ndim - 1;
+    bool same_row = column + n < p->space.shape[row];
+    for (int k = 0; k < p->n_ahead; k++) {
+        const aji_operand *x = &p->operand[p->ahead[k]];
+        int64_t at = same_row ? x->at + column + n : row > 0 ? x->at + x->stride[row - 1] : x->at;
+        p->next[k] = x->data + at * x->size;
+    }
+}
+
+/* Memory takes as long as the arithmetic: the next block comes while this one is computed, a part of it with each step. */
+static inline __attribute__((always_inline)) void fetch_ahead(const plan *p, int s, int n) {
+    enum { LINE = 64 };
+    for (int k = 0; k < p->n_ahead; k++) {
+        int64_t bytes = n * p->operand[p->ahead[k]].size;
+        const char *line = p->next[k] + bytes * s / p->n_steps, *end = p->next[k] + bytes * (s + 1) / p->n_steps;
+        for (; line < end; line += LINE) {
+            if (p->ahead[k] < p->n_in)
+                __builtin_prefetch(line, 0, 3);
+            else
+                __builtin_prefetch(line, 1, 3);
+        };
+    }
+}
+
 static void run_steps(plan *p, int64_t column, int n) {
     bool boxes = p->space.n_boxes > 0;
+    bool long_enough = n >= SHORT_ROW && p->rows == 0;
+    if (long_enough)
+        look_ahead(p, column, n);
     for (int s = 0; s < p->n_steps; s++) {
         const planned_step *step = &p->steps[s];
+        if (long_enough)
+            fetch_ahead(p, s, n);
         if (step->places)
             place(p, s, column, n);
         else if (!boxes || step->box == AJI_EVERYWHERE || covered(p, step->box, column, n) > 0)
