@@ -102,10 +102,13 @@ static int send_checked(aji_message *m) {
     snprintf(m->envelope.op, sizeof(m->envelope.op), "%s", m->op);
     int code =
         MPI_Isend(&m->envelope, (int)sizeof(m->envelope), MPI_BYTE, m->peer, m->tag, aji_channel(comm), &m->envelope_request);
-    return code != MPI_SUCCESS
-               ? code
-               : aji_mpi_isend(comm, comm->checked->payload, aji_value_data(m->data), m->count, aji_mpi_type(m->meta.dtype),
-                               m->peer, payload_tag(comm, m->envelope.number), &m->request);
+    if (code != MPI_SUCCESS)
+        return code;
+    code = aji_mpi_isend(comm, comm->checked->payload, aji_value_data(m->data), m->count, aji_mpi_type(m->meta.dtype), m->peer,
+                         payload_tag(comm, m->envelope.number), &m->request);
+    if (code != MPI_SUCCESS)
+        aji_message_let_go(m); /* the envelope is under way, and lies in it */
+    return code;
 }
 
 /* The envelope has come: does it announce what this receive expects? */
