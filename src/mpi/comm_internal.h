@@ -24,11 +24,12 @@ struct aj_comm {
     MPI_Comm halo;                    /* for halo exchanges and their adjoints: made with the first one */
     MPI_Comm user;                    /* MPI_COMM_NULL once the user has freed it */
     int64_t most;                     /* elements in one call of MPI: more go in several */
-    int64_t *sent, *received;         /* messages so far, by destination and by source */
-    int64_t *arrived;                 /* of those sent, what the destinations say in the end */
-    unsigned char *marked;            /* flush.c: by rank, the duplicates whose marker has come */
-    aji_checked *checked;             /* checked mode; else NULL */
-    int64_t agreed;                   /* the error episode that all ranks know of, 0: none */
+    int largest_tag;
+    int64_t *sent, *received; /* messages so far, by destination and by source */
+    int64_t *arrived;         /* of those sent, what the destinations say in the end */
+    unsigned char *marked;    /* flush.c: by rank, the duplicates whose marker has come */
+    aji_checked *checked;     /* checked mode; else NULL */
+    int64_t agreed;           /* the error episode that all ranks know of, 0: none */
 };
 
 typedef struct aji_message aji_message;
@@ -223,7 +224,7 @@ struct aji_message {
     aji_envelope envelope;
     int64_t answers; /* of a receive in a sweep: the number of the message whose gradient it expects */
     aji_value *data; /* send: what MPI reads; receive: what MPI writes. NULL when done, or for MPI_PROC_NULL */
-    aji_meta meta;   /* of a send: what its gradient will be like, and where */
+    aji_meta meta;   /* of a send: what its gradient will be like, and where; of a receive: its buffer */
     aj_device device;
     bool adjoint;      /* sent by a sweep */
     aji_message *next; /* in flight */
@@ -231,7 +232,8 @@ struct aji_message {
     aji_message *later, *earlier;
     bool adjoint_started; /* gradient receive posted, or gradient send started */
     aj_request *gradient; /* of a send: the gradient on its way home */
-    aj_tensor *kept;      /* of a receive: a gradient that waits for its turn */
+    aj_tensor *kept;      /* of a receive: a gradient that waits for its turn; the value alone where nobody differentiates it */
+    aji_value *waiting;
 };
 typedef struct aji_message_attr {
     aji_message *message;
@@ -246,8 +248,8 @@ void aji_message_attr_free(aj_ctx *ctx, void *attr);
 bool aji_is_message(const aji_op *op);    /* starts or ends one */
 aj_status aji_message_check(aji_call *c); /* infer: peer and tag in range; result like the operand */
 aj_status aji_message_start_send(aji_message *m, aji_value *x);
-aj_status aji_message_start_recv(aji_message *m, aji_value *buffer);
-/* Wait for a receive; y = buffer's shape, the first entries from the message. */
+aj_status aji_message_start_recv(aji_message *m, aj_device device, const aji_meta *meta);
+/* Wait for a receive; y: the first entries from the message, the others from the buffer. buffer NULL: zeros. */
 aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value **y);
 void aji_message_let_go(aji_message *m); /* a started send: MPI may finish with it when it likes */
 void aji_message_progress(aji_mpi *mpi); /* forget sends that are done */
@@ -255,6 +257,8 @@ bool aji_message_drain(aji_mpi *mpi, const aj_comm *comm,
                        double seconds);                      /* wait for the sends of comm (NULL: all); false: some remain */
 void aji_message_wait_adjoints(aji_mpi *mpi);                /* wait for the gradients that sweeps have sent */
 void aji_message_abandon(aji_mpi *mpi, const aj_comm *comm); /* cancel what is in flight on comm (NULL: all) */
+
+aj_status aji_send_value(aji_value *x, int dest, int tag, aj_comm *comm); /* ops/send.c: aj_send that is no operation */
 
 /* stream.c: the pairing rule for adjoint messages */
 aj_status aji_streams_begin(aj_ctx *ctx, aji_sweep *sweep);
@@ -280,6 +284,9 @@ struct aj_request {
 const char *aji_open_request(aj_ctx *ctx);
 void aji_request_scope_end(aj_ctx *ctx, aj_scope *scope, aj_request **spent);
 void aji_request_free(aj_request *r);
+/* A receive that is no operation and has no handle, for a sweep whose results are not differentiated. NULL raised. */
+aj_request *aji_request_receive(aj_comm *comm, int source, int tag, aj_device device, const aji_meta *meta);
+aj_tensor *aji_request_take(aj_request *r);    /* wait for that; the request has gone */
 void aji_request_give_up(const aj_comm *comm); /* all open ones of comm: they count as waited for */
 void aji_request_describe(const aji_message *m, char text[160]);
 

@@ -124,20 +124,18 @@ static bool is_needed(const aji_call *c) {
     return c->comm->checked && c->comm->size > 1;
 }
 
-aj_status aji_compare_call(const aji_call *c, aji_shapes shapes, MPI_Op op, int root) {
+static aj_status compare(const aji_call *c, aji_shapes shapes, MPI_Op op, int root, const char *more) {
     line l = {.used = 0};
-    if (!is_needed(c))
-        return AJ_OK;
-    describe(&l, c, shapes, op, root, "");
+    describe(&l, c, shapes, op, root, more);
     return aji_compare_text(c->comm, l.text);
 }
 
+aj_status aji_compare_call(const aji_call *c, aji_shapes shapes, MPI_Op op, int root) {
+    return is_needed(c) ? compare(c, shapes, op, root, "") : AJ_OK;
+}
+
 aj_status aji_compare_more(const aji_call *c, const char *more) {
-    line l = {.used = 0};
-    if (!is_needed(c))
-        return AJ_OK;
-    describe(&l, c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT, more);
-    return aji_compare_text(c->comm, l.text);
+    return is_needed(c) ? compare(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT, more) : AJ_OK;
 }
 
 uint64_t aji_hash(uint64_t h, const void *data, size_t bytes) {
@@ -156,10 +154,8 @@ aj_status aji_compare_contents(const aji_call *c) {
     uint64_t h = aji_hash(AJI_HASH_START, aji_value_data(x), (size_t)aji_meta_numel(&x->meta) * aj_dtype_size(x->meta.dtype));
     aji_value_release(x);
     char more[40];
-    line l = {.used = 0};
     snprintf(more, sizeof(more), ", contents %016llx", (unsigned long long)h);
-    describe(&l, c, AJI_SAME_SHAPE, MPI_OP_NULL, AJI_NO_ROOT, more);
-    return aji_compare_text(c->comm, l.text);
+    return compare(c, AJI_SAME_SHAPE, MPI_OP_NULL, AJI_NO_ROOT, more);
 }
 
 /* ---- AJ_REACHED: do all ranks visit the same nodes? ---- */

@@ -10,7 +10,7 @@ size_t aji_mpi_size(MPI_Datatype type) {
 }
 
 void *aji_mpi_at(const void *data, int64_t n, MPI_Datatype type) {
-    bool is_address = data && data != MPI_IN_PLACE;
+    bool is_address = n > 0 && data && data != MPI_IN_PLACE;
     return is_address ? (char *)data + (size_t)n * aji_mpi_size(type) : (void *)data;
 }
 

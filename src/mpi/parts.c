@@ -55,9 +55,9 @@ static int64_t call_number(const aji_op *op) {
 }
 
 /* Unchecked, the ranks may be in different calls: what came may be anything then. */
-static aj_status check_call(const aji_call *c, const aji_told *told) {
+static aj_status check_call(const aji_call *c, const aji_told *told, int64_t call) {
     for (int k = 0; k < c->comm->size; k++) {
-        bool sane = told[k].call == call_number(c->op) && told[k].dtype >= 0 && told[k].dtype <= AJ_U8 && told[k].ndim >= 0 &&
+        bool sane = told[k].call == call && told[k].dtype >= 0 && told[k].dtype <= AJ_U8 && told[k].ndim >= 0 &&
                     told[k].ndim <= AJ_MAX_NDIM;
         if (!sane)
             return aj_raise(c->ctx, AJ_ERR_PEER, "%s: rank %d is in another call; expected the same on all ranks", c->op->name,
@@ -76,7 +76,8 @@ aji_told *aji_tell(aji_call *c, const aji_told *arguments) {
     aji_told *all = aji_alloc(c->ctx, (size_t)c->comm->size * sizeof(*all));
     if (!all)
         return NULL;
-    if (aji_mpi_allgather(c, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T) == AJ_OK && check_call(c, all) == AJ_OK)
+    if (aji_mpi_allgather(c, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T) == AJ_OK &&
+        check_call(c, all, mine.call) == AJ_OK)
         return all;
     aji_told_free(c, all);
     return NULL;
