@@ -792,7 +792,7 @@ static void refused(void) {
     for (int k = 0; k < REDUCE_SCATTER; k++)
         collectives[k].run(x, operations[k].op, 0);
     aj_allgather(x, 0, world);
-    if (!getenv("ADJOIN_MAX_COUNT"))
+    if (!getenv("ADJOIN_MAX_COUNT") && rank_count > 1)
         CHECK_INT(calls, N_COLLECTIVES); /* they are seen */
     for (int recorded = 0; recorded < 2; recorded++) {
         if (recorded)
