@@ -108,7 +108,9 @@ int aji_mpi_get_count(const MPI_Status *status, MPI_Datatype type, int64_t *n); 
 aj_status aji_mpi_allreduce(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op);
 aj_status aji_mpi_reduce(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op, int root);
 aj_status aji_mpi_bcast(const aji_call *c, void *data, int64_t n, MPI_Datatype type, int root);
-aj_status aji_mpi_allgather(const aji_call *c, const void *in, void *out, int n, MPI_Datatype type);
+/* n from, or for, each rank: n times as many as there are ranks are in one call. */
+aj_status aji_mpi_allgather(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type);
+aj_status aji_mpi_alltoall(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type);
 aj_status aji_mpi_scan(const aji_call *c, bool reversed, bool exclusive, const void *in, void *out, int64_t n, MPI_Datatype type,
                        MPI_Op op);
 aj_status aji_mpi_barrier(const aji_call *c);
@@ -117,7 +119,8 @@ aj_status aji_mpi_gatherv(const aji_call *c, const void *in, void *out, const in
 aj_status aji_mpi_scatterv(const aji_call *c, const void *in, const int64_t *ns, void *out, MPI_Datatype type, int root);
 aj_status aji_mpi_allgatherv(const aji_call *c, const void *in, void *out, const int64_t *ns, MPI_Datatype type);
 aj_status aji_mpi_reduce_scatter(const aji_call *c, const void *in, void *out, const int64_t *ns, MPI_Datatype type, MPI_Op op);
-/* whole: the elements that a rank sends or gets are not more than these, on any rank; the same number on all. */
+/* On more than one rank: of a single one, MPICH 4.0.2 gives what it sends to itself to an open receive from anyone.
+ * whole: the elements that a rank sends or gets are not more than these, on any rank; the same number on all. */
 aj_status aji_mpi_alltoallv(const aji_call *c, const void *in, const int64_t *n_in, void *out, const int64_t *n_out,
                             MPI_Datatype type, int64_t whole);
 

@@ -181,22 +181,39 @@ static aj_status unpack(aji_call *c, aji_value *came) {
     return status;
 }
 
+/* The same number for all, on all ranks. */
+static bool is_even(const aji_call *c) {
+    const attr *a = c->attr;
+    for (int k = 1; k < c->comm->size; k++)
+        if (a->gather->length[k] != a->gather->length[0] || a->scatter->length[k] != a->scatter->length[0])
+            return false;
+    return a->gather_axis != a->scatter_axis;
+}
+
+static aj_status swap_blocks(const aji_call *c, const aji_value *x, aji_value *came) {
+    MPI_Datatype type = aji_mpi_type(x->meta.dtype);
+    int64_t all = whole(c), n = aji_meta_numel(&x->meta);
+    if (all <= c->comm->most && is_even(c))
+        return aji_mpi_alltoall(c, aji_value_data(x), aji_value_data(came), n / c->comm->size, type);
+    size_t bytes = 2 * (size_t)c->comm->size * sizeof(int64_t);
+    int64_t *to = aji_alloc(c->ctx, bytes), *from = to ? to + c->comm->size : NULL;
+    if (!to)
+        return AJ_ERR_MEMORY;
+    count(c, to, from);
+    aj_status status = aji_mpi_alltoallv(c, aji_value_data(x), to, aji_value_data(came), from, type, all);
+    aji_free(c->ctx, to, bytes);
+    return status;
+}
+
 static aj_status forward(aji_call *c) {
     if (c->comm->size <= 1)
         return aji_return_operand(c);
-    size_t bytes = 2 * (size_t)c->comm->size * sizeof(int64_t);
-    int64_t *to = aji_alloc(c->ctx, bytes), *from = to ? to + c->comm->size : NULL;
-    aji_value *x = to ? pack(c) : NULL, *came = x ? aji_new_on_host(c) : NULL;
-    aj_status status = aj_ctx_status(c->ctx);
-    if (came) {
-        count(c, to, from);
-        status = aji_mpi_alltoallv(c, aji_value_data(x), to, aji_value_data(came), from, aji_mpi_type(x->meta.dtype), whole(c));
-    }
+    aji_value *x = pack(c), *came = x ? aji_new_on_host(c) : NULL;
+    aj_status status = came ? swap_blocks(c, x, came) : aj_ctx_status(c->ctx);
     if (status == AJ_OK)
         status = unpack(c, came);
     aji_value_release(x);
     aji_value_release(came);
-    aji_free(c->ctx, to, bytes);
     return status;
 }
 
