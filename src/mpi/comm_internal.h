@@ -93,6 +93,8 @@ aji_waited aji_wait_for(aj_comm *comm, const char *op, MPI_Request *request, MPI
 /* Wait for a nonblocking operation: spins, and yields the core where ranks outnumber cores. seconds < 0: for ever. Returns MPI's code; sets
  * *done to whether it completed. */
 int aji_mpi_wait(bool yields, MPI_Request *request, MPI_Status *status, double seconds, bool *done);
+/* The same for several, one after the other: null ones count as done. False: the time is up. */
+bool aji_mpi_wait_each(bool yields, int n, MPI_Request *requests, MPI_Status *statuses, double seconds, int *codes);
 aj_status aji_mpi_check(aj_ctx *ctx, const char *op, int code); /* AJ_OK, or AJ_ERR_MPI raised with MPI's own text */
 
 /* counts.c: datatypes, and messages with int64 counts; return MPI's code */

@@ -123,7 +123,7 @@ static aj_request *request_new(const char *name, bool is_send, int peer, int tag
     aj_ctx *ctx = comm->ctx;
     aji_mpi *mpi = aji_mpi_of(ctx);
     aji_message *m = aji_message_new(comm, name, is_send, peer, tag);
-    aj_request *r = m ? aji_calloc(ctx, sizeof(*r)) : NULL;
+    aj_request *r = m ? aji_alloc(ctx, sizeof(*r)) : NULL;
     if (!r) {
         aji_message_release(m);
         return NULL;

@@ -70,28 +70,24 @@ static aj_status infer(aji_call *c) {
 }
 
 /* What this rank and rank k have for each other: in x along the scatter axis, in y along the gather axis. */
-typedef struct span {
-    int64_t at, length;
-} span;
-
-static span overlap(const int64_t *mine, const int64_t *theirs, int me, int k) {
+static aji_span overlap(const int64_t *mine, const int64_t *theirs, int me, int k) {
     int64_t first = mine[me] > theirs[k] ? mine[me] : theirs[k];
     int64_t last = mine[me + 1] < theirs[k + 1] ? mine[me + 1] : theirs[k + 1];
-    return last > first ? (span){first - mine[me], last - first} : (span){0, 0};
+    return last > first ? (aji_span){first - mine[me], last - first} : (aji_span){0, 0};
 }
 
-static span span_to(const aji_call *c, int k) {
+static aji_span span_to(const aji_call *c, int k) {
     const attr *a = c->attr;
     if (a->gather_axis == a->scatter_axis)
         return overlap(a->gather->first, a->scatter->first, c->comm->rank, k);
-    return (span){a->scatter->first[k], a->scatter->length[k]};
+    return (aji_span){a->scatter->first[k], a->scatter->length[k]};
 }
 
-static span span_from(const aji_call *c, int k) {
+static aji_span span_from(const aji_call *c, int k) {
     const attr *a = c->attr;
     if (a->gather_axis == a->scatter_axis)
         return overlap(a->scatter->first, a->gather->first, c->comm->rank, k);
-    return (span){a->gather->first[k], a->gather->length[k]};
+    return (aji_span){a->gather->first[k], a->gather->length[k]};
 }
 
 /* Entries that go to each rank, and that come from it: in arrays of size each. */
@@ -112,73 +108,6 @@ static int64_t whole(const aji_call *c) {
         if (i != a->gather_axis)
             n *= i == a->scatter_axis ? a->scatter->first[c->comm->size] : c->in_meta[0].shape[i];
     return n;
-}
-
-/* ---- blocks: what goes to a rank, or comes from it, one behind the other, each with its axes in order ---- */
-
-/* Parts of the axis follow each other in memory as blocks do: nothing to copy. */
-static bool is_outermost(const aji_meta *meta, int axis) {
-    for (int i = 0; i < axis; i++)
-        if (meta->shape[i] != 1)
-            return false;
-    return true;
-}
-
-/* Between v and blocks, a flat value in the same memory: this span of v along the axis, and the block that begins at *at. */
-static aj_status copy_block(const aji_call *c, aji_value *v, int axis, span s, aji_value *blocks, int64_t *at, bool into_blocks) {
-    aji_meta meta = v->meta;
-    meta.shape[axis] = s.length;
-    int64_t strides[AJ_MAX_NDIM], stride = 1;
-    for (int i = meta.ndim - 1; i >= 0; i--) {
-        strides[i] = stride;
-        stride *= meta.shape[i];
-    }
-    if (stride == 0)
-        return AJ_OK;
-    aji_value *block = aji_value_view(blocks, &meta, strides, blocks->offset + *at);
-    aji_value *part = block ? aji_value_view(v, &meta, v->strides, v->offset + s.at * v->strides[axis]) : NULL;
-    aj_status status =
-        part ? aji_do_copy(c->op->name, into_blocks ? part : block, into_blocks ? block : part) : aj_ctx_status(c->ctx);
-    aji_value_release(block);
-    aji_value_release(part);
-    *at += stride;
-    return status;
-}
-
-/* The operand's blocks in host memory: its own, where they are there already. NULL raised. */
-static aji_value *pack(const aji_call *c) {
-    aji_value *x = c->x[0];
-    int axis = ((const attr *)c->attr)->scatter_axis;
-    if (is_outermost(&x->meta, axis))
-        return aji_to_host(x);
-    aji_meta flat = {.dtype = x->meta.dtype, .ndim = 1, .shape = {aji_meta_numel(&x->meta)}};
-    aji_value *blocks = aji_value_new(c->ctx, x->device, &flat), *host = NULL;
-    aj_status status = blocks ? AJ_OK : AJ_ERR_MEMORY;
-    int64_t at = 0;
-    for (int k = 0; k < c->comm->size && status == AJ_OK; k++)
-        status = copy_block(c, x, axis, span_to(c, k), blocks, &at, true);
-    if (status == AJ_OK)
-        host = aji_to_host(blocks);
-    aji_value_release(blocks);
-    return host;
-}
-
-/* The result of the blocks that came, which are like it in number and dtype. */
-static aj_status unpack(aji_call *c, aji_value *came) {
-    int axis = ((const attr *)c->attr)->gather_axis;
-    if (is_outermost(&c->out_meta[0], axis))
-        return aji_from_host(c, aji_value_retain(came), AJ_OK);
-    aji_value *blocks = aji_value_on(came, c->device), *y = blocks ? aji_value_new(c->ctx, c->device, &c->out_meta[0]) : NULL;
-    aj_status status = y ? AJ_OK : aj_ctx_status(c->ctx);
-    int64_t at = 0;
-    for (int k = 0; k < c->comm->size && status == AJ_OK; k++)
-        status = copy_block(c, y, axis, span_from(c, k), blocks, &at, false);
-    aji_value_release(blocks);
-    if (status == AJ_OK)
-        c->y[0] = y;
-    else
-        aji_value_release(y);
-    return status;
 }
 
 /* The same number for all, on all ranks. */
@@ -206,12 +135,13 @@ static aj_status swap_blocks(const aji_call *c, const aji_value *x, aji_value *c
 }
 
 static aj_status forward(aji_call *c) {
+    const attr *a = c->attr;
     if (c->comm->size <= 1)
         return aji_return_operand(c);
-    aji_value *x = pack(c), *came = x ? aji_new_on_host(c) : NULL;
+    aji_value *x = aji_pack_blocks(c, a->scatter_axis, span_to), *came = x ? aji_new_on_host(c) : NULL;
     aj_status status = came ? swap_blocks(c, x, came) : aj_ctx_status(c->ctx);
     if (status == AJ_OK)
-        status = unpack(c, came);
+        status = aji_unpack_blocks(c, came, a->gather_axis, span_from);
     aji_value_release(x);
     aji_value_release(came);
     return status;
