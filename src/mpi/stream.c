@@ -18,8 +18,7 @@ typedef struct start {
 
 /* The message that this node starts; NULL: none, or none that travels. */
 static aji_message *started_by(aji_node *node) {
-    const aji_op *op = aji_node_op(node);
-    if (!aji_is_message(op) || op == &aji_op_wait)
+    if (aji_node_op(node)->attr_free != aji_message_attr_free)
         return NULL;
     aji_message *m = ((aji_message_attr *)aji_node_attr(node))->message;
     return m->peer == MPI_PROC_NULL ? NULL : m;
