@@ -74,6 +74,16 @@ static void wait_missing(void) {
     communicate();
 }
 
+/* The failing rank tells the others in aj_agree of its error, clears it, and never comes to agree itself. */
+static void cleared_without_agreeing(void) {
+    fail_alone(zeros(2));
+    if (rank != failing && aj_agree(world) == AJ_OK)
+        fputs("agreed on nothing\n", stderr);
+    aj_barrier(world);
+    aj_ctx_clear_error(ctx);
+    communicate();
+}
+
 static void agree_out_of_turn(void) {
     fail_alone(zeros(2));
     if (rank == failing && aj_agree(world) != AJ_OK)
@@ -201,6 +211,7 @@ static const struct {
              {"message-missing", message_missing},
              {"wait-missing", wait_missing},
              {"agree-out-of-turn", agree_out_of_turn},
+             {"cleared-without-agreeing", cleared_without_agreeing},
              {"finalize", finalize},
              {"ctx-destroy", ctx_destroy},
              {"in-backward", in_backward},

@@ -16,6 +16,7 @@ typedef enum sort {
     GATHERV,
     SCATTERV,
     ALLGATHERV,
+    ALLTOALL,
     ALLTOALLV,
     REDUCE_SCATTER,
     SCAN,
@@ -23,9 +24,9 @@ typedef enum sort {
     OTHER,
     N_SORTS
 } sort;
-static const char *const sort_names[] = {"allreduce", "bcast",          "reduce",  "barrier",  "send",
-                                         "receive",   "allgather",      "gatherv", "scatterv", "allgatherv",
-                                         "alltoallv", "reduce_scatter", "scan",    "exscan",   "other collective"};
+static const char *const sort_names[] = {"allreduce",      "bcast",   "reduce",   "barrier",         "send",     "receive",
+                                         "allgather",      "gatherv", "scatterv", "allgatherv",      "alltoall", "alltoallv",
+                                         "reduce_scatter", "scan",    "exscan",   "other collective"};
 static int made[N_SORTS];
 
 #define COUNT(sort, name, parameters, arguments)                                                                                 \
@@ -62,7 +63,7 @@ COUNT_ALL(REDUCE_SCATTER, Reduce_scatter, Ireduce_scatter, DIVIDED_REDUCTION, s,
 COUNT_ALL(REDUCE, Reduce, Ireduce, ROOTED_REDUCTION, s, r, k, t, op, root, c)
 COUNT_ALL(BCAST, Bcast, Ibcast, BROADCAST, b, k, t, root, c)
 COUNT_ALL(ALLGATHER, Allgather, Iallgather, EQUAL_PARTS, s, k, t, r, j, u, c)
-COUNT_ALL(OTHER, Alltoall, Ialltoall, EQUAL_PARTS, s, k, t, r, j, u, c)
+COUNT_ALL(ALLTOALL, Alltoall, Ialltoall, EQUAL_PARTS, s, k, t, r, j, u, c)
 COUNT_ALL(OTHER, Gather, Igather, EQUAL_PARTS_ROOTED, s, k, t, r, j, u, root, c)
 COUNT_ALL(OTHER, Scatter, Iscatter, EQUAL_PARTS_ROOTED, s, k, t, r, j, u, root, c)
 COUNT_ALL(ALLGATHERV, Allgatherv, Iallgatherv, PARTS, s, k, t, r, js, at, u, c)
@@ -169,6 +170,18 @@ static aj_tensor *run_reduce_scatter(aj_tensor *x) {
     return aj_reduce_scatter(rows(x, whole_length()), 0, length(), MPI_SUM, world);
 }
 
+static aj_tensor *run_equal_allgather(aj_tensor *x) {
+    return aj_allgather(rows(x, 2), 0, world);
+}
+
+static aj_tensor *run_equal_alltoall(aj_tensor *x) {
+    return aj_alltoall(rows(x, 3 * rank_count), 1, 0, 3, world);
+}
+
+static aj_tensor *run_equal_reduce_scatter(aj_tensor *x) {
+    return aj_reduce_scatter(rows(x, 2 * rank_count), 0, 2, MPI_SUM, world);
+}
+
 static aj_tensor *run_scan(aj_tensor *x) {
     return aj_scan(x, MPI_SUM, world);
 }
@@ -260,6 +273,9 @@ static const expectation expectations[] = {
     {"alltoall", run_alltoall, {[ALLGATHER] = 1, [ALLTOALLV] = 1}, {[ALLTOALLV] = 1}},
     {"alltoall with equal axes", run_alltoall_equal_axes, {[ALLGATHER] = 1, [ALLTOALLV] = 1}, {[ALLTOALLV] = 1}},
     {"reduce_scatter", run_reduce_scatter, {[ALLGATHER] = 1, [REDUCE_SCATTER] = 1}, {[ALLGATHERV] = 1}},
+    {"allgather of equal parts", run_equal_allgather, {[ALLGATHER] = 2}, {[REDUCE_SCATTER] = 1}},
+    {"alltoall of equal parts", run_equal_alltoall, {[ALLGATHER] = 1, [ALLTOALL] = 1}, {[ALLTOALL] = 1}},
+    {"reduce_scatter of equal parts", run_equal_reduce_scatter, {[ALLGATHER] = 1, [REDUCE_SCATTER] = 1}, {[ALLGATHER] = 1}},
     {"scan", run_scan, {[SCAN] = 1}, {[SCAN] = 1}},
     {"exscan", run_exscan, {[EXSCAN] = 1}, {[EXSCAN] = 1}},
     {"allreduce of products", run_allreduce_prod, {[ALLREDUCE] = 1}, {[ALLREDUCE] = 1}},

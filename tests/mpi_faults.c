@@ -402,4 +402,85 @@ static void faults_3(void) {
     run_family(3);
 }
 
-RANK_MAIN({"faults_1", faults_1}, {"faults_2", faults_2}, {"faults_3", faults_3})
+/* ---- in the wrong moment ---- */
+
+/* Meanwhile MPI takes in what the others send. */
+static void wait_until(double time) {
+    int found;
+    while (MPI_Wtime() < time) {
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+        sched_yield();
+    }
+}
+
+static void open_with_limits(double grace, double limit) {
+    aj_ctx_opts opts = {.size = sizeof opts, .log = keep_line, .checked = 1, .grace = grace, .timeout = limit};
+    CHECK_INT(aj_ctx_create(&ctx, &opts), AJ_OK);
+    world = aj_comm_create(ctx, MPI_COMM_WORLD);
+    world_sum(0);
+}
+
+/* True: all were told of an error, which is forgotten now. */
+static bool agree_and_clear(int trial) {
+    aj_status status = aj_agree(world);
+    double failed = world_sum(status != AJ_OK);
+    CHECK_MSG(failed == 0 || failed == rank_count, "trial %d: %g of %d ranks are told", trial, failed, rank_count);
+    CHECK_INT(status, aj_ctx_status(ctx));
+    aj_ctx_clear_error(ctx);
+    return failed > 0;
+}
+
+/* One rank comes to a collective, or to aj_agree, when the others give up waiting for it. Whether they meet or not, all are told the same. */
+static void at_the_limit(void) {
+    enum { TRIALS = 34 };
+    const double limit = 0.2;
+    int late_ones = 0;
+    open_with_limits(GRACE, limit);
+    for (int trial = 0; trial < TRIALS; trial++) {
+        watch((uint64_t)trial);
+        aj_scope *scope = aj_scope_begin(ctx);
+        aj_tensor *x = aj_full(ctx, AJ_F64, AJ_SHAPE(2), rank_id + 1), *sum = NULL;
+        bool agrees_only = trial / rank_count % 2;
+        world_sum(0);
+        if (rank_id == trial % rank_count)
+            wait_until(MPI_Wtime() + limit + 0.0005 * (trial * 7 % 17 - 8));
+        if (!agrees_only)
+            sum = aj_allreduce(x, MPI_SUM, world);
+        bool late = agree_and_clear(trial);
+        if (!late && !agrees_only)
+            CHECK_ALL(sum, 2, rank_count * (rank_count + 1) / 2.0, 0);
+        late_ones += late;
+        CHECK_INT(aj_scope_end(scope), AJ_OK);
+        watch_no_more();
+    }
+    if (rank_id == 0 && getenv("ADJOIN_TEST_REPORT"))
+        printf("late in %d of %d trials\n", late_ones, TRIALS);
+    close_world();
+}
+
+/* The last rank tells of an error, clears it, and makes the call all the same; rank 1 has left that call for the report when rank 0 comes to it. */
+static void cleared_and_back(void) {
+    const double grace = 0.5;
+    open_with_limits(grace, 4 * grace);
+    for (int trial = 0; trial < 3; trial++) {
+        aj_scope *scope = aj_scope_begin(ctx);
+        aj_tensor *x = aj_full(ctx, AJ_F64, AJ_SHAPE(2), rank_id + 1);
+        world_sum(0);
+        if (rank_id == rank_count - 1) {
+            aj_raise(ctx, AJ_ERR_USER, "fault: as told");
+            aj_barrier(world);
+            aj_ctx_clear_error(ctx);
+        } else if (rank_id == 0) {
+            wait_until(MPI_Wtime() + 2.5 * grace);
+        }
+        aj_allreduce(x, MPI_SUM, world);
+        CHECK(agree_and_clear(trial) || rank_count == 1);
+        aj_tensor *sum = aj_allreduce(x, MPI_SUM, world);
+        CHECK_ALL(sum, 2, rank_count * (rank_count + 1) / 2.0, 0);
+        CHECK_INT(aj_scope_end(scope), AJ_OK);
+    }
+    close_world();
+}
+
+RANK_MAIN({"at_the_limit", at_the_limit}, {"cleared_and_back", cleared_and_back}, {"faults_1", faults_1}, {"faults_2", faults_2},
+          {"faults_3", faults_3})

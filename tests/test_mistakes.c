@@ -1,6 +1,6 @@
 /*
  * Drives mpi_mistakes: programs with one mistake each, a launch and a test for each mistake and number of ranks. Unchecked, with a time limit, each must end by
- * itself: return, or say why the job ends. Checked, each must do what mpi_mistakes judges.
+ * itself: return, or say why the job ends. Checked, each must do what mpi_mistakes judges. And mpi_faults: random programs with faults, checked.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,3 +113,5 @@ ParameterizedTest(launch *l, checked, mistakes) {
                   run.timed_out ? "killed" : "ended", run.seconds, run.status, run.output);
     run_free(&run);
 }
+
+RANK_TESTS(faults, mpi_faults, 200, 2, 3, 4, 5)

@@ -89,6 +89,10 @@ Test(mpi_alone, agree_out_of_turn) {
     expect_end("agree-out-of-turn", "aj_add", "");
 }
 
+Test(mpi_alone, cleared_without_agreeing) {
+    expect_end("cleared-without-agreeing", "aj_agree", "aj_add");
+}
+
 Test(mpi_alone, finalize) {
     expect_end("finalize", "aj_add", "");
 }

@@ -34,7 +34,7 @@ struct aji_checked {
     int64_t passed;      /* comparisons passed */
     bool committed;      /* as in the report */
     bool relayed;        /* this rank's report is of an error that it was told on another communicator, and has not raised yet */
-    double met;          /* when all ranks last met, in a comparison or in a round */
+    double met;          /* of rank 0: when all ranks were last here, in a comparison or in a round */
     bool reporting;      /* a round is open: this rank has sent its reports */
     bool flushing;       /* all reports are there: the markers are under way */
     int missing;         /* reports that have not come */
@@ -54,11 +54,13 @@ aj_status aji_note_send(aj_comm *comm, int dest, int tag, const void *data, size
 void aji_notes_progress(aj_comm *comm);
 void aji_notes_abandon(aj_comm *comm, bool mpi_is_there);
 /* Receive a note of so many bytes, unless a report comes first or the time is up. */
-aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes);
+aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes, double end);
 
-/* The word that a comparison has passed. Only a report of a rank that has not said what it calls rules out that it comes. */
-void aji_go_on_send(aj_comm *comm, int dest);
-aji_waited aji_go_on_recv(aj_comm *comm, int source);
+/* Of a comparison that all have come to: it has passed, or, if some of them may have given up, they are to say once more what they call. Only a report of a
+ * rank that has not said it rules out that the word comes. */
+typedef enum aji_word { AJI_GO_ON, AJI_AGAIN } aji_word;
+void aji_word_send(aj_comm *comm, int dest, aji_word word);
+aji_waited aji_word_recv(aj_comm *comm, int source, aji_word *word);
 
 /* compare.c */
 aji_waited aji_compare(aj_comm *comm, const char *text); /* AJI_FAILED: raised */

@@ -81,11 +81,12 @@ aj_status aji_mpi_bcast(const aji_call *c, void *data, int64_t n, MPI_Datatype t
     return status == AJ_OK ? bcast_pieces(c, data, n, type, root) : status;
 }
 
-aj_status aji_mpi_allgather(const aji_call *c, const void *in, void *out, int n, MPI_Datatype type) {
+aj_status aji_mpi_allgather(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type) {
     aj_status status = aji_compare_call(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
+    aji_count m = (aji_count)n;
     if (status == AJ_OK)
-        CALL(c, MPI_Iallgather(in, n, type, out, n, type, channel(c), &request),
-             MPI_Allgather(in, n, type, out, n, type, channel(c)));
+        CALL(c, AJI_LARGE(MPI_Iallgather)(in, m, type, out, m, type, channel(c), &request),
+             AJI_LARGE(MPI_Allgather)(in, m, type, out, m, type, channel(c)));
     return status;
 }
 
@@ -150,6 +151,14 @@ static int64_t sum_of(const aji_call *c, const int64_t *ns) {
     for (int k = 0; k < c->comm->size; k++)
         sum += ns[k];
     return sum;
+}
+
+/* MPI is faster with one count for all. Only where every rank knows all counts: the two do not match each other. */
+static bool alike(const aji_call *c, const int64_t *ns) {
+    for (int k = 1; k < c->comm->size; k++)
+        if (ns[k] != ns[0])
+            return false;
+    return true;
 }
 
 /* Do blocks of these lengths fit into one call? */
@@ -245,6 +254,8 @@ static aj_status allgatherv_pieces(const aji_call *c, const void *in, void *out,
 
 aj_status aji_mpi_allgatherv(const aji_call *c, const void *in, void *out, const int64_t *ns, MPI_Datatype type) {
     layout l;
+    if (fit(c, ns) && alike(c, ns))
+        return aji_mpi_allgather(c, in, out, ns[0], type);
     aj_status status = layout_open(c, &l, ns);
     if (status == AJ_OK)
         status = aji_compare_call(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
@@ -317,12 +328,17 @@ static aj_status alltoallv_pieces(const aji_call *c, const void *in, const int64
     return status;
 }
 
+aj_status aji_mpi_alltoall(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type) {
+    aj_status status = aji_compare_call(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
+    aji_count m = (aji_count)n;
+    if (status == AJ_OK)
+        CALL(c, AJI_LARGE(MPI_Ialltoall)(in, m, type, out, m, type, channel(c), &request),
+             AJI_LARGE(MPI_Alltoall)(in, m, type, out, m, type, channel(c)));
+    return status;
+}
+
 aj_status aji_mpi_alltoallv(const aji_call *c, const void *in, const int64_t *n_in, void *out, const int64_t *n_out,
                             MPI_Datatype type, int64_t whole) {
-    if (c->comm->size == 1 && n_in[0] > 0) { /* in MPICH 4.0.2 an open receive from anyone would take it */
-        memcpy(out, in, (size_t)((char *)aji_mpi_at(in, n_in[0], type) - (const char *)in));
-        return AJ_OK;
-    }
     layout to = {.counts = NULL}, from = {.counts = NULL};
     bool fits = whole <= c->comm->most;
     aj_status status = layout_open(c, &to, fits ? n_in : NULL);

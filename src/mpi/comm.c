@@ -128,6 +128,12 @@ static void free_tables(aj_comm *comm) {
     aji_free(comm->ctx, comm->arrived, n * sizeof(*comm->arrived));
 }
 
+static int largest_tag(MPI_Comm comm) {
+    int found = 0, *value = NULL;
+    MPI_Comm_get_attr(comm, MPI_TAG_UB, &value, &found);
+    return found ? *value : 32767; /* what MPI guarantees */
+}
+
 /* The duplicates, and what does not depend on the other ranks. Without memory this rank still takes part in what the others do. */
 static aj_status open_comm(aj_comm *comm, MPI_Comm user, aj_status so_far) {
     MPI_Comm *const duplicates[] = {&comm->words, &comm->forward, &comm->adjoint};
@@ -138,6 +144,7 @@ static aj_status open_comm(aj_comm *comm, MPI_Comm user, aj_status so_far) {
     }
     MPI_Comm_rank(comm->words, &comm->rank);
     MPI_Comm_size(comm->words, &comm->size);
+    comm->largest_tag = largest_tag(comm->words);
     if (so_far == AJ_OK)
         so_far = make_tables(comm);
     return agree_at_creation(comm, so_far);
@@ -150,6 +157,7 @@ static aj_comm *comm_new(aji_mpi *mpi) {
     comm->ctx = mpi->ctx;
     comm->handles = 1;
     comm->rank = MPI_PROC_NULL;
+    comm->largest_tag = 32767;
     comm->forward = comm->adjoint = comm->words = comm->reversed = comm->halo = comm->user = MPI_COMM_NULL;
     aj_comm **end = &mpi->comms;
     while (*end)

@@ -24,11 +24,12 @@ struct aj_comm {
     MPI_Comm halo;                    /* for halo exchanges and their adjoints: made with the first one */
     MPI_Comm user;                    /* MPI_COMM_NULL once the user has freed it */
     int64_t most;                     /* elements in one call of MPI: more go in several */
-    int64_t *sent, *received;         /* messages so far, by destination and by source */
-    int64_t *arrived;                 /* of those sent, what the destinations say in the end */
-    unsigned char *marked;            /* flush.c: by rank, the duplicates whose marker has come */
-    aji_checked *checked;             /* checked mode; else NULL */
-    int64_t agreed;                   /* the error episode that all ranks know of, 0: none */
+    int largest_tag;
+    int64_t *sent, *received; /* messages so far, by destination and by source */
+    int64_t *arrived;         /* of those sent, what the destinations say in the end */
+    unsigned char *marked;    /* flush.c: by rank, the duplicates whose marker has come */
+    aji_checked *checked;     /* checked mode; else NULL */
+    int64_t agreed;           /* the error episode that all ranks know of, 0: none */
 };
 
 typedef struct aji_message aji_message;
@@ -92,6 +93,8 @@ aji_waited aji_wait_for(aj_comm *comm, const char *op, MPI_Request *request, MPI
 /* Wait for a nonblocking operation: spins, and yields the core where ranks outnumber cores. seconds < 0: for ever. Returns MPI's code; sets
  * *done to whether it completed. */
 int aji_mpi_wait(bool yields, MPI_Request *request, MPI_Status *status, double seconds, bool *done);
+/* The same for several, one after the other: null ones count as done. False: the time is up. */
+bool aji_mpi_wait_each(bool yields, int n, MPI_Request *requests, MPI_Status *statuses, double seconds, int *codes);
 aj_status aji_mpi_check(aj_ctx *ctx, const char *op, int code); /* AJ_OK, or AJ_ERR_MPI raised with MPI's own text */
 
 /* counts.c: datatypes, and messages with int64 counts; return MPI's code */
@@ -107,7 +110,9 @@ int aji_mpi_get_count(const MPI_Status *status, MPI_Datatype type, int64_t *n); 
 aj_status aji_mpi_allreduce(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op);
 aj_status aji_mpi_reduce(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op, int root);
 aj_status aji_mpi_bcast(const aji_call *c, void *data, int64_t n, MPI_Datatype type, int root);
-aj_status aji_mpi_allgather(const aji_call *c, const void *in, void *out, int n, MPI_Datatype type);
+/* n from, or for, each rank: n times as many as there are ranks are in one call. */
+aj_status aji_mpi_allgather(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type);
+aj_status aji_mpi_alltoall(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type);
 aj_status aji_mpi_scan(const aji_call *c, bool reversed, bool exclusive, const void *in, void *out, int64_t n, MPI_Datatype type,
                        MPI_Op op);
 aj_status aji_mpi_barrier(const aji_call *c);
@@ -116,7 +121,8 @@ aj_status aji_mpi_gatherv(const aji_call *c, const void *in, void *out, const in
 aj_status aji_mpi_scatterv(const aji_call *c, const void *in, const int64_t *ns, void *out, MPI_Datatype type, int root);
 aj_status aji_mpi_allgatherv(const aji_call *c, const void *in, void *out, const int64_t *ns, MPI_Datatype type);
 aj_status aji_mpi_reduce_scatter(const aji_call *c, const void *in, void *out, const int64_t *ns, MPI_Datatype type, MPI_Op op);
-/* whole: the elements that a rank sends or gets are not more than these, on any rank; the same number on all. */
+/* On more than one rank: of a single one, MPICH 4.0.2 gives what it sends to itself to an open receive from anyone.
+ * whole: the elements that a rank sends or gets are not more than these, on any rank; the same number on all. */
 aj_status aji_mpi_alltoallv(const aji_call *c, const void *in, const int64_t *n_in, void *out, const int64_t *n_out,
                             MPI_Datatype type, int64_t whole);
 
@@ -223,7 +229,7 @@ struct aji_message {
     aji_envelope envelope;
     int64_t answers; /* of a receive in a sweep: the number of the message whose gradient it expects */
     aji_value *data; /* send: what MPI reads; receive: what MPI writes. NULL when done, or for MPI_PROC_NULL */
-    aji_meta meta;   /* of a send: what its gradient will be like, and where */
+    aji_meta meta;   /* of a send: what its gradient will be like, and where; of a receive: its buffer */
     aj_device device;
     bool adjoint;      /* sent by a sweep */
     aji_message *next; /* in flight */
@@ -231,7 +237,8 @@ struct aji_message {
     aji_message *later, *earlier;
     bool adjoint_started; /* gradient receive posted, or gradient send started */
     aj_request *gradient; /* of a send: the gradient on its way home */
-    aj_tensor *kept;      /* of a receive: a gradient that waits for its turn */
+    aj_tensor *kept;      /* of a receive: a gradient that waits for its turn; the value alone where nobody differentiates it */
+    aji_value *waiting;
 };
 typedef struct aji_message_attr {
     aji_message *message;
@@ -246,8 +253,8 @@ void aji_message_attr_free(aj_ctx *ctx, void *attr);
 bool aji_is_message(const aji_op *op);    /* starts or ends one */
 aj_status aji_message_check(aji_call *c); /* infer: peer and tag in range; result like the operand */
 aj_status aji_message_start_send(aji_message *m, aji_value *x);
-aj_status aji_message_start_recv(aji_message *m, aji_value *buffer);
-/* Wait for a receive; y = buffer's shape, the first entries from the message. */
+aj_status aji_message_start_recv(aji_message *m, aj_device device, const aji_meta *meta);
+/* Wait for a receive; y: the first entries from the message, the others from the buffer. buffer NULL: zeros. */
 aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value **y);
 void aji_message_let_go(aji_message *m); /* a started send: MPI may finish with it when it likes */
 void aji_message_progress(aji_mpi *mpi); /* forget sends that are done */
@@ -255,6 +262,8 @@ bool aji_message_drain(aji_mpi *mpi, const aj_comm *comm,
                        double seconds);                      /* wait for the sends of comm (NULL: all); false: some remain */
 void aji_message_wait_adjoints(aji_mpi *mpi);                /* wait for the gradients that sweeps have sent */
 void aji_message_abandon(aji_mpi *mpi, const aj_comm *comm); /* cancel what is in flight on comm (NULL: all) */
+
+aj_status aji_send_value(aji_value *x, int dest, int tag, aj_comm *comm); /* ops/send.c: aj_send that is no operation */
 
 /* stream.c: the pairing rule for adjoint messages */
 aj_status aji_streams_begin(aj_ctx *ctx, aji_sweep *sweep);
@@ -280,6 +289,9 @@ struct aj_request {
 const char *aji_open_request(aj_ctx *ctx);
 void aji_request_scope_end(aj_ctx *ctx, aj_scope *scope, aj_request **spent);
 void aji_request_free(aj_request *r);
+/* A receive that is no operation and has no handle, for a sweep whose results are not differentiated. NULL raised. */
+aj_request *aji_request_receive(aj_comm *comm, int source, int tag, aj_device device, const aji_meta *meta);
+aj_tensor *aji_request_take(aj_request *r);    /* wait for that; the request has gone */
 void aji_request_give_up(const aj_comm *comm); /* all open ones of comm: they count as waited for */
 void aji_request_describe(const aji_message *m, char text[160]);
 

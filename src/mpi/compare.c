@@ -9,28 +9,12 @@
 
 enum { TEXT = 256 };
 
-/* All have been here, but who came first may have left since, past the time limit: not if they last met less than that ago. What they sent then is here,
- * but MPI may take a few polls to find it. */
-static bool has_been_left(aj_comm *comm) {
-    const double look = 0.02; /* seconds */
-    double now = MPI_Wtime(), end = now + look;
-    if (now < comm->checked->met + comm->timeout)
-        return false;
-    while (MPI_Wtime() < end)
-        if (aji_is_told(comm))
-            return true;
-    return false;
-}
-
-aji_waited aji_compare(aj_comm *comm, const char *text) {
-    aji_checked *k = comm->checked;
-    char mine[TEXT] = "", theirs[TEXT];
-    snprintf(mine, sizeof(mine), "%s", text);
-    snprintf(k->where, sizeof(k->where), "%s", text);
-    aji_notes_progress(comm);
-    int children[2] = {2 * comm->rank + 1, 2 * comm->rank + 2};
+/* What the ranks below call, against what this one does. */
+static aji_waited gather(aj_comm *comm, const char *mine, const int children[2]) {
+    char theirs[TEXT];
+    double end = MPI_Wtime() + comm->timeout;
     for (int i = 0; i < 2 && children[i] < comm->size; i++) {
-        aji_waited waited = aji_note_recv(comm, children[i], AJI_TAG_UP, theirs, TEXT);
+        aji_waited waited = aji_note_recv(comm, children[i], AJI_TAG_UP, theirs, TEXT, end);
         if (waited != AJI_CAME)
             return waited;
         if (strcmp(mine, theirs) != 0)
@@ -40,20 +24,55 @@ aji_waited aji_compare(aj_comm *comm, const char *text) {
                             aji_ctx_operation(comm->ctx), comm->rank, mine, children[i], theirs),
                    AJI_FAILED;
     }
-    if (comm->rank == 0 && has_been_left(comm))
-        return AJI_TOLD;
-    int parent = (comm->rank - 1) / 2;
+    return AJI_CAME;
+}
+
+/* All have been here, but who came first may have given up by now, unless the ranks last met less than the time limit ago: a rank that has said what it
+ * calls waits for longer than that, by the grace time, in which the word is to reach it. Else they say it once more, and their time begins anew. */
+static aji_word decide(aj_comm *comm) {
+    double now = MPI_Wtime();
+    bool is_certain = now < comm->checked->met + comm->timeout;
+    comm->checked->met = now;
+    return is_certain ? AJI_GO_ON : AJI_AGAIN;
+}
+
+/* Up the tree, and down: the word of rank 0. */
+static aji_waited exchange(aj_comm *comm, const char *mine, aji_word *word) {
+    aji_checked *k = comm->checked;
+    int children[2] = {2 * comm->rank + 1, 2 * comm->rank + 2}, parent = (comm->rank - 1) / 2;
+    k->committed = false;
+    aji_waited waited = gather(comm, mine, children);
+    if (waited != AJI_CAME)
+        return waited;
     if (comm->rank > 0 && aji_note_send(comm, parent, AJI_TAG_UP, mine, TEXT) != AJ_OK)
         return AJI_FAILED;
     k->committed = true;
     /* From here on the others may pass: then this rank does too, whatever it is told, and nothing may fail. */
-    aji_waited waited = comm->rank > 0 ? aji_go_on_recv(comm, parent) : AJI_CAME;
+    if (comm->rank == 0)
+        *word = decide(comm);
+    else
+        waited = aji_word_recv(comm, parent, word);
     for (int i = 0; i < 2 && children[i] < comm->size && waited == AJI_CAME; i++)
-        aji_go_on_send(comm, children[i]);
+        aji_word_send(comm, children[i], *word);
+    return waited;
+}
+
+aji_waited aji_compare(aj_comm *comm, const char *text) {
+    aji_checked *k = comm->checked;
+    char mine[TEXT] = "";
+    if (k->reporting) /* the others may leave for this rank's report, although it is here now */
+        return AJI_TOLD;
+    snprintf(mine, sizeof(mine), "%s", text);
+    snprintf(k->where, sizeof(k->where), "%s", text);
+    aji_notes_progress(comm);
+    aji_word word = AJI_GO_ON;
+    aji_waited waited;
+    do {
+        waited = exchange(comm, mine, &word);
+    } while (waited == AJI_CAME && word == AJI_AGAIN);
     if (waited == AJI_CAME) {
         k->passed++;
         k->committed = false;
-        k->met = MPI_Wtime();
     }
     return waited;
 }
@@ -105,20 +124,18 @@ static bool is_needed(const aji_call *c) {
     return c->comm->checked && c->comm->size > 1;
 }
 
-aj_status aji_compare_call(const aji_call *c, aji_shapes shapes, MPI_Op op, int root) {
+static aj_status compare(const aji_call *c, aji_shapes shapes, MPI_Op op, int root, const char *more) {
     line l = {.used = 0};
-    if (!is_needed(c))
-        return AJ_OK;
-    describe(&l, c, shapes, op, root, "");
+    describe(&l, c, shapes, op, root, more);
     return aji_compare_text(c->comm, l.text);
 }
 
+aj_status aji_compare_call(const aji_call *c, aji_shapes shapes, MPI_Op op, int root) {
+    return is_needed(c) ? compare(c, shapes, op, root, "") : AJ_OK;
+}
+
 aj_status aji_compare_more(const aji_call *c, const char *more) {
-    line l = {.used = 0};
-    if (!is_needed(c))
-        return AJ_OK;
-    describe(&l, c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT, more);
-    return aji_compare_text(c->comm, l.text);
+    return is_needed(c) ? compare(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT, more) : AJ_OK;
 }
 
 uint64_t aji_hash(uint64_t h, const void *data, size_t bytes) {
@@ -137,10 +154,8 @@ aj_status aji_compare_contents(const aji_call *c) {
     uint64_t h = aji_hash(AJI_HASH_START, aji_value_data(x), (size_t)aji_meta_numel(&x->meta) * aj_dtype_size(x->meta.dtype));
     aji_value_release(x);
     char more[40];
-    line l = {.used = 0};
     snprintf(more, sizeof(more), ", contents %016llx", (unsigned long long)h);
-    describe(&l, c, AJI_SAME_SHAPE, MPI_OP_NULL, AJI_NO_ROOT, more);
-    return aji_compare_text(c->comm, l.text);
+    return compare(c, AJI_SAME_SHAPE, MPI_OP_NULL, AJI_NO_ROOT, more);
 }
 
 /* ---- AJ_REACHED: do all ranks visit the same nodes? ---- */

@@ -10,7 +10,7 @@ size_t aji_mpi_size(MPI_Datatype type) {
 }
 
 void *aji_mpi_at(const void *data, int64_t n, MPI_Datatype type) {
-    bool is_address = data && data != MPI_IN_PLACE;
+    bool is_address = n > 0 && data && data != MPI_IN_PLACE;
     return is_address ? (char *)data + (size_t)n * aji_mpi_size(type) : (void *)data;
 }
 
@@ -76,9 +76,14 @@ int aji_mpi_irecv(const aj_comm *comm, MPI_Comm on, void *data, int64_t n, MPI_D
 }
 
 int aji_mpi_get_count(const MPI_Status *status, MPI_Datatype type, int64_t *n) {
-    MPI_Count bytes = 0;
-    int code = MPI_Get_elements_x(status, MPI_BYTE, &bytes);
-    int64_t size = (int64_t)aji_mpi_size(type);
-    *n = bytes % size == 0 ? (int64_t)bytes / size : -1;
+    MPI_Count count = 0;
+#if MPI_VERSION >= 4
+    int code = MPI_Get_count_c(status, type, &count);
+#else
+    int code = MPI_Get_elements_x(status, MPI_BYTE, &count);
+    MPI_Count size = (MPI_Count)aji_mpi_size(type);
+    count = count % size == 0 ? count / size : MPI_UNDEFINED;
+#endif
+    *n = count == MPI_UNDEFINED ? -1 : (int64_t)count;
     return code;
 }

@@ -7,7 +7,7 @@
 #include "mpi/checked.h"
 
 aji_message *aji_message_new(aj_comm *comm, const char *op, bool is_send, int peer, int tag) {
-    aji_message *m = aji_calloc(comm->ctx, sizeof(*m));
+    aji_message *m = aji_alloc(comm->ctx, sizeof(*m));
     if (!m)
         return NULL;
     *m = (aji_message){.refs = 1,
@@ -28,6 +28,7 @@ void aji_message_release(aji_message *m) {
     if (!m || --m->refs > 0)
         return;
     aj_release(&m->kept);
+    aji_value_release(m->waiting);
     aji_value_release(m->data);
     aji_free(m->ctx, m, sizeof(*m));
 }
@@ -41,13 +42,6 @@ bool aji_is_message(const aji_op *op) {
     return op == &aji_op_send || op == &aji_op_recv || op == &aji_op_isend || op == &aji_op_irecv || op == &aji_op_wait;
 }
 
-static int largest_tag(const aj_comm *comm) {
-    int found = 0, *value = NULL;
-    if (comm->size > 0)
-        MPI_Comm_get_attr(comm->forward, MPI_TAG_UB, &value, &found);
-    return found ? *value : 32767; /* what MPI guarantees */
-}
-
 aj_status aji_message_check(aji_call *c) {
     const aji_message *m = ((const aji_message_attr *)c->attr)->message;
     c->out_meta[0] = c->in_meta[0];
@@ -55,7 +49,7 @@ aj_status aji_message_check(aji_call *c) {
     if (!any_peer && (m->peer < 0 || m->peer >= m->comm->size))
         return aj_raise(c->ctx, AJ_ERR_ARG, "%s: %s %d is out of range; expected 0 ... %d%s or MPI_PROC_NULL", c->op->name,
                         m->is_send ? "destination" : "source", m->peer, m->comm->size - 1, m->is_send ? "" : ", MPI_ANY_SOURCE");
-    int largest = largest_tag(m->comm);
+    int largest = m->comm->largest_tag;
     bool any_tag = !m->is_send && m->tag == MPI_ANY_TAG;
     if (!any_tag && (m->tag < 0 || m->tag > largest))
         return aj_raise(c->ctx, AJ_ERR_ARG, "%s: tag %d is out of range; expected 0 ... %d%s", c->op->name, m->tag, largest,
@@ -84,7 +78,7 @@ static aj_status check_told(const aji_message *m) {
 
 /* Numbers wrap long after the message is gone. */
 static int payload_tag(const aj_comm *comm, int64_t number) {
-    return (int)(number % largest_tag(comm));
+    return (int)(number % comm->largest_tag);
 }
 
 static int32_t is_recorded(const aj_ctx *ctx, aj_dtype dtype) {
@@ -102,17 +96,20 @@ static int send_checked(aji_message *m) {
     snprintf(m->envelope.op, sizeof(m->envelope.op), "%s", m->op);
     int code =
         MPI_Isend(&m->envelope, (int)sizeof(m->envelope), MPI_BYTE, m->peer, m->tag, aji_channel(comm), &m->envelope_request);
-    return code != MPI_SUCCESS
-               ? code
-               : aji_mpi_isend(comm, comm->checked->payload, aji_value_data(m->data), m->count, aji_mpi_type(m->meta.dtype),
-                               m->peer, payload_tag(comm, m->envelope.number), &m->request);
+    if (code != MPI_SUCCESS)
+        return code;
+    code = aji_mpi_isend(comm, comm->checked->payload, aji_value_data(m->data), m->count, aji_mpi_type(m->meta.dtype), m->peer,
+                         payload_tag(comm, m->envelope.number), &m->request);
+    if (code != MPI_SUCCESS)
+        aji_message_let_go(m); /* the envelope is under way, and lies in it */
+    return code;
 }
 
 /* The envelope has come: does it announce what this receive expects? */
-static aj_status check_envelope(const aji_message *m, const aji_value *buffer, int source, int tag) {
+static aj_status check_envelope(const aji_message *m, int source, int tag) {
     const aji_envelope *e = &m->envelope;
-    aj_dtype sent = (aj_dtype)e->dtype, expected = buffer->meta.dtype;
-    int64_t room = aji_meta_numel(&buffer->meta);
+    aj_dtype sent = (aj_dtype)e->dtype, expected = m->meta.dtype;
+    int64_t room = aji_meta_numel(&m->meta);
     char what[160];
     snprintf(what, sizeof(what), "rank %d, tag %d, sent %lld of %s by %s%s", source, tag, (long long)e->count,
              aj_dtype_name(sent), e->op, e->recorded ? ", recorded" : "");
@@ -155,21 +152,23 @@ aj_status aji_message_start_send(aji_message *m, aji_value *x) {
     return aji_mpi_check(ctx, m->op, code);
 }
 
-aj_status aji_message_start_recv(aji_message *m, aji_value *buffer) {
+aj_status aji_message_start_recv(aji_message *m, aj_device device, const aji_meta *meta) {
     note(m);
+    m->meta = *meta;
+    m->device = device;
     m->answers = aji_mpi_of(m->ctx)->number;
     if (m->peer == MPI_PROC_NULL)
         return AJ_OK;
-    aj_ctx *ctx = buffer->ctx;
-    m->data = aji_value_new(ctx, aj_cpu(ctx), &buffer->meta);
+    aj_ctx *ctx = m->ctx;
+    m->data = aji_value_new(ctx, aj_cpu(ctx), meta);
     if (!m->data || check_told(m) != AJ_OK)
         return aj_ctx_status(ctx);
     MPI_Comm on = aji_channel(m->comm);
     return aji_mpi_check(ctx, m->op,
                          m->comm->checked
                              ? MPI_Irecv(&m->envelope, (int)sizeof(m->envelope), MPI_BYTE, m->peer, m->tag, on, &m->request)
-                             : aji_mpi_irecv(m->comm, on, aji_value_data(m->data), aji_meta_numel(&buffer->meta),
-                                             aji_mpi_type(buffer->meta.dtype), m->peer, m->tag, &m->request));
+                             : aji_mpi_irecv(m->comm, on, aji_value_data(m->data), aji_meta_numel(meta),
+                                             aji_mpi_type(meta->dtype), m->peer, m->tag, &m->request));
 }
 
 /* ---- finish ---- */
@@ -182,7 +181,7 @@ static aji_value *tail(aji_value *v, int64_t from) {
 
 /* What the message did not reach keeps the buffer's numbers. */
 static aj_status fill_tail(aji_value *y, aji_value *buffer, int64_t from) {
-    aji_value *old = aji_to_host(buffer);
+    aji_value *old = buffer ? aji_to_host(buffer) : aji_value_full(y->ctx, y->device, &y->meta, 0);
     aji_value *src = old ? tail(old, from) : NULL, *dst = src ? tail(y, from) : NULL;
     aj_status status = dst ? aji_do_copy("recv", src, dst) : aj_ctx_status(y->ctx);
     aji_value_release(dst);
@@ -217,53 +216,51 @@ static aj_status wait_for_message(aji_message *m, MPI_Status *status) {
 }
 
 /* The source, the tag and the count of what has come. */
-static aj_status receive(aji_message *m, const aji_value *buffer, MPI_Status *status) {
+static aj_status receive(aji_message *m, MPI_Status *status) {
     aj_status result = wait_for_message(m, status);
     if (result == AJ_OK)
-        result = aji_mpi_check(m->ctx, m->op, aji_mpi_get_count(status, aji_mpi_type(buffer->meta.dtype), &m->count));
+        result = aji_mpi_check(m->ctx, m->op, aji_mpi_get_count(status, aji_mpi_type(m->meta.dtype), &m->count));
     if (result == AJ_OK && m->count < 0)
         result = aj_raise(m->ctx, AJ_ERR_DTYPE,
                           "%s: the message from %d, tag %d, is not a whole number of %s elements; expected the sender's dtype",
-                          m->op, status->MPI_SOURCE, status->MPI_TAG, aj_dtype_name(buffer->meta.dtype));
+                          m->op, status->MPI_SOURCE, status->MPI_TAG, aj_dtype_name(m->meta.dtype));
     return result;
 }
 
-static aj_status receive_checked(aji_message *m, const aji_value *buffer, MPI_Status *status) {
+static aj_status receive_checked(aji_message *m, MPI_Status *status) {
     MPI_Status unused;
     const aj_comm *comm = m->comm;
     aj_status result = wait_for_message(m, status);
     if (result == AJ_OK)
-        result = check_envelope(m, buffer, status->MPI_SOURCE, status->MPI_TAG);
+        result = check_envelope(m, status->MPI_SOURCE, status->MPI_TAG);
     if (result != AJ_OK)
         return result;
     m->count = m->envelope.count;
-    result = aji_mpi_check(m->ctx, m->op,
-                           aji_mpi_irecv(comm, comm->checked->payload, aji_value_data(m->data), m->count,
-                                         aji_mpi_type(buffer->meta.dtype), status->MPI_SOURCE,
-                                         payload_tag(comm, m->envelope.number), &m->request));
+    result =
+        aji_mpi_check(m->ctx, m->op,
+                      aji_mpi_irecv(comm, comm->checked->payload, aji_value_data(m->data), m->count, aji_mpi_type(m->meta.dtype),
+                                    status->MPI_SOURCE, payload_tag(comm, m->envelope.number), &m->request));
     return result == AJ_OK ? wait_for_message(m, &unused) : result;
 }
 
 aj_status aji_message_finish_recv(aji_message *m, aji_value *buffer, aji_value **y) {
-    aj_ctx *ctx = buffer->ctx;
     if (m->peer == MPI_PROC_NULL) { /* MPICH 4.0.2's status names rank 0 as the source here: it is not asked */
         *y = aji_value_retain(buffer);
         return AJ_OK;
     }
     MPI_Status status;
-    int64_t numel = aji_meta_numel(&buffer->meta);
-    aj_status result = m->comm->checked ? receive_checked(m, buffer, &status) : receive(m, buffer, &status);
-    if (result == AJ_OK && m->count < numel)
+    aj_status result = m->comm->checked ? receive_checked(m, &status) : receive(m, &status);
+    if (result == AJ_OK && m->count < aji_meta_numel(&m->meta))
         result = fill_tail(m->data, buffer, m->count);
     if (result != AJ_OK)
         return result;
     m->peer = status.MPI_SOURCE;
     m->tag = status.MPI_TAG;
     m->comm->received[m->peer]++;
-    *y = aji_value_on(m->data, buffer->device);
+    *y = aji_value_on(m->data, m->device);
     aji_value_release(m->data);
     m->data = NULL;
-    return *y ? AJ_OK : aj_ctx_status(ctx);
+    return *y ? AJ_OK : aj_ctx_status(m->ctx);
 }
 
 /* ---- sends in flight ---- */
@@ -291,11 +288,12 @@ static void remove_at(aji_mpi *mpi, aji_message **at) {
     aji_message_release(m);
 }
 
-/* Of a request that is null, MPI says that it is done. */
 static bool is_done(aji_message *m) {
     MPI_Request *const requests[2] = {&m->envelope_request, &m->request};
     for (int i = 0; i < 2; i++) {
         int flag = 0;
+        if (*requests[i] == MPI_REQUEST_NULL)
+            continue;
         if (MPI_Test(requests[i], &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && !flag)
             return false;
     }

@@ -53,8 +53,7 @@ void aji_notes_abandon(aj_comm *comm, bool mpi_is_there) {
 
 typedef bool interrupts(aj_comm *comm);
 
-static aji_waited receive(aj_comm *comm, int source, int tag, void *data, size_t bytes, interrupts *is_interrupted) {
-    double end = MPI_Wtime() + comm->timeout;
+static aji_waited receive(aj_comm *comm, int source, int tag, void *data, size_t bytes, double end, interrupts *is_interrupted) {
     for (;;) {
         int found = 0;
         MPI_Iprobe(source, tag, comm->words, &found, MPI_STATUS_IGNORE);
@@ -71,19 +70,23 @@ static aji_waited receive(aj_comm *comm, int source, int tag, void *data, size_t
     }
 }
 
-aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes) {
-    return receive(comm, source, tag, data, bytes, aji_must_stop);
+aji_waited aji_note_recv(aj_comm *comm, int source, int tag, void *data, size_t bytes, double end) {
+    return receive(comm, source, tag, data, bytes, end, aji_must_stop);
 }
 
-static const char go_on = 1; /* it may leave when it likes */
+static const char words[] = {AJI_GO_ON, AJI_AGAIN}; /* they may leave when they like */
 
-void aji_go_on_send(aj_comm *comm, int dest) {
+void aji_word_send(aj_comm *comm, int dest, aji_word word) {
     MPI_Request request;
-    if (MPI_Isend(&go_on, 1, MPI_BYTE, dest, AJI_TAG_DOWN, comm->words, &request) == MPI_SUCCESS)
+    if (MPI_Isend(&words[word], 1, MPI_BYTE, dest, AJI_TAG_DOWN, comm->words, &request) == MPI_SUCCESS)
         MPI_Request_free(&request);
 }
 
-aji_waited aji_go_on_recv(aj_comm *comm, int source) {
-    char word;
-    return receive(comm, source, AJI_TAG_DOWN, &word, 1, aji_is_stuck);
+/* For longer than those above: see compare.c. */
+aji_waited aji_word_recv(aj_comm *comm, int source, aji_word *word) {
+    char came = AJI_GO_ON;
+    double end = MPI_Wtime() + comm->timeout + aji_ctx_grace(comm->ctx);
+    aji_waited waited = receive(comm, source, AJI_TAG_DOWN, &came, 1, end, aji_is_stuck);
+    *word = (aji_word)came;
+    return waited;
 }

@@ -1,6 +1,6 @@
 /*
- * Parts of an axis: their exchange, and packing. Moving the axis to the front makes each rank's part a block, so that MPI gets contiguous memory, and
- * the result is a strided view on what came.
+ * Parts of an axis: their exchange, and packing. MPI gets a block of contiguous memory for each rank. Nothing is copied where the axis is the outermost, and
+ * otherwise once, in runs as long as a part and all axes behind it.
  */
 #include <string.h>
 
@@ -55,9 +55,9 @@ static int64_t call_number(const aji_op *op) {
 }
 
 /* Unchecked, the ranks may be in different calls: what came may be anything then. */
-static aj_status check_call(const aji_call *c, const aji_told *told) {
+static aj_status check_call(const aji_call *c, const aji_told *told, int64_t call) {
     for (int k = 0; k < c->comm->size; k++) {
-        bool sane = told[k].call == call_number(c->op) && told[k].dtype >= 0 && told[k].dtype <= AJ_U8 && told[k].ndim >= 0 &&
+        bool sane = told[k].call == call && told[k].dtype >= 0 && told[k].dtype <= AJ_U8 && told[k].ndim >= 0 &&
                     told[k].ndim <= AJ_MAX_NDIM;
         if (!sane)
             return aj_raise(c->ctx, AJ_ERR_PEER, "%s: rank %d is in another call; expected the same on all ranks", c->op->name,
@@ -76,7 +76,12 @@ aji_told *aji_tell(aji_call *c, const aji_told *arguments) {
     aji_told *all = aji_alloc(c->ctx, (size_t)c->comm->size * sizeof(*all));
     if (!all)
         return NULL;
-    if (aji_mpi_allgather(c, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T) == AJ_OK && check_call(c, all) == AJ_OK)
+    if (c->comm->size == 1) {
+        *all = mine;
+        return all;
+    }
+    if (aji_mpi_allgather(c, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T) == AJ_OK &&
+        check_call(c, all, mine.call) == AJ_OK)
         return all;
     aji_told_free(c, all);
     return NULL;
@@ -201,46 +206,69 @@ aj_status aji_exchange_lengths(aji_call *c) {
     return aji_check_result(c, y);
 }
 
-/* ---- packing ---- */
+/* ---- blocks ---- */
 
-/* v with the axes in another order: y's axis i is v's axis order[i]. */
-static aji_value *permuted(aji_value *v, const int *order) {
+/* Parts of the axis follow each other in memory as blocks do: nothing to copy. */
+static bool is_outermost(const aji_meta *meta, int axis) {
+    for (int i = 0; i < axis; i++)
+        if (meta->shape[i] != 1)
+            return false;
+    return true;
+}
+
+/* Between v and blocks, a flat value on the same device: this span of v along the axis, and the block that begins at *at. */
+static aj_status copy_block(const aji_call *c, aji_value *v, int axis, aji_span s, aji_value *blocks, int64_t *at,
+                            bool into_blocks) {
     aji_meta meta = v->meta;
-    int64_t strides[AJ_MAX_NDIM] = {0};
-    for (int i = 0; i < meta.ndim; i++) {
-        meta.shape[i] = v->meta.shape[order[i]];
-        strides[i] = v->strides[order[i]];
+    meta.shape[axis] = s.length;
+    int64_t strides[AJ_MAX_NDIM], n = 1;
+    for (int i = meta.ndim - 1; i >= 0; i--) {
+        strides[i] = n;
+        n *= meta.shape[i];
     }
-    return aji_value_view(v, &meta, strides, v->offset);
+    if (n == 0)
+        return AJ_OK;
+    aji_value *block = aji_value_view(blocks, &meta, strides, blocks->offset + *at);
+    aji_value *part = block ? aji_value_view(v, &meta, v->strides, v->offset + s.at * v->strides[axis]) : NULL;
+    aj_status status =
+        part ? aji_do_copy(c->op->name, into_blocks ? part : block, into_blocks ? block : part) : aj_ctx_status(c->ctx);
+    aji_value_release(block);
+    aji_value_release(part);
+    *at += n;
+    return status;
 }
 
-aji_value *aji_move_to_front(aji_value *v, int axis) {
-    int order[AJ_MAX_NDIM] = {axis};
-    for (int i = 0, at = 1; i < v->meta.ndim; i++)
-        if (i != axis)
-            order[at++] = i;
-    return permuted(v, order);
+aji_value *aji_pack_blocks(const aji_call *c, int axis, aji_span_of *span) {
+    aji_value *x = c->x[0];
+    if (is_outermost(&x->meta, axis))
+        return aji_to_host(x);
+    aji_meta flat = {.dtype = x->meta.dtype, .ndim = 1, .shape = {aji_meta_numel(&x->meta)}};
+    aji_value *blocks = aji_value_new(c->ctx, x->device, &flat), *host = NULL;
+    aj_status status = blocks ? AJ_OK : AJ_ERR_MEMORY;
+    int64_t at = 0;
+    for (int k = 0; k < c->comm->size && status == AJ_OK; k++)
+        status = copy_block(c, x, axis, span(c, k), blocks, &at, true);
+    if (status == AJ_OK)
+        host = aji_to_host(blocks);
+    aji_value_release(blocks);
+    return host;
 }
 
-aji_value *aji_move_front_to(aji_value *v, int axis) {
-    int order[AJ_MAX_NDIM];
-    for (int i = 0; i < v->meta.ndim; i++)
-        order[i] = i < axis ? i + 1 : i == axis ? 0 : i;
-    return permuted(v, order);
-}
-
-aji_value *aji_pack(aji_value *v, int axis) {
-    aji_value *front = aji_move_to_front(v, axis), *packed = front ? aji_to_host(front) : NULL;
-    aji_value_release(front);
-    return packed;
-}
-
-aji_value *aji_new_packed(aji_call *c, int axis) {
-    aji_meta meta = c->out_meta[0];
-    for (int i = axis; i > 0; i--)
-        meta.shape[i] = c->out_meta[0].shape[i - 1];
-    meta.shape[0] = c->out_meta[0].shape[axis];
-    return aji_value_new(c->ctx, aj_cpu(c->ctx), &meta);
+aj_status aji_unpack_blocks(aji_call *c, aji_value *blocks, int axis, aji_span_of *span) {
+    bool is_empty = aji_meta_numel(&c->out_meta[0]) == 0; /* not the root of a gather, perhaps: the blocks are not its own */
+    if (is_empty || is_outermost(&c->out_meta[0], axis))
+        return aji_from_host(c, aji_value_retain(blocks), AJ_OK);
+    aji_value *near = aji_value_on(blocks, c->device), *y = near ? aji_value_new(c->ctx, c->device, &c->out_meta[0]) : NULL;
+    aj_status status = y ? AJ_OK : aj_ctx_status(c->ctx);
+    int64_t at = 0;
+    for (int k = 0; k < c->comm->size && status == AJ_OK; k++)
+        status = copy_block(c, y, axis, span(c, k), near, &at, false);
+    aji_value_release(near);
+    if (status == AJ_OK)
+        c->y[0] = y;
+    else
+        aji_value_release(y);
+    return status;
 }
 
 int64_t aji_row(const aji_meta *meta, int axis) {
@@ -248,6 +276,13 @@ int64_t aji_row(const aji_meta *meta, int axis) {
     for (int i = 0; i < meta->ndim; i++)
         n *= i == axis ? 1 : meta->shape[i];
     return n;
+}
+
+/* ---- the operations ---- */
+
+static aji_span part(const aji_call *c, int k) {
+    const aji_parts *parts = ((const aji_axis_attr *)c->attr)->parts;
+    return (aji_span){parts->first[k], parts->length[k]};
 }
 
 static size_t counts_bytes(const aji_call *c) {
@@ -260,13 +295,13 @@ static void clean_up(const aji_call *c, aji_packed *p) {
     aji_free(c->ctx, p->counts, counts_bytes(c));
 }
 
-static aj_status packed_open(aji_call *c, aji_packed *p, bool with_x) {
+static aj_status packed_open(aji_call *c, aji_packed *p, bool divides, bool with_x) {
     const aji_axis_attr *a = c->attr;
     *p = (aji_packed){.counts = aji_alloc(c->ctx, counts_bytes(c))};
     if (p->counts && with_x)
-        p->x = aji_pack(c->x[0], a->axis);
+        p->x = divides ? aji_pack_blocks(c, a->axis, part) : aji_to_host(c->x[0]);
     if (p->x || (p->counts && !with_x))
-        p->y = aji_new_packed(c, a->axis);
+        p->y = aji_new_on_host(c);
     if (!p->y) {
         clean_up(c, p);
         return aj_ctx_status(c->ctx);
@@ -279,17 +314,25 @@ static aj_status packed_open(aji_call *c, aji_packed *p, bool with_x) {
     return AJ_OK;
 }
 
-aj_status aji_packed_run(aji_call *c, bool with_x, aj_status (*collective)(aji_call *c, const aji_packed *p)) {
+static aj_status run(aji_call *c, bool divides, bool with_x, aji_collective *collective) {
     const aji_axis_attr *a = c->attr;
-    if (c->comm->size == 0)
+    if (c->comm->size <= 1)
         return aji_return_operand(c);
     aji_packed p;
-    aj_status status = packed_open(c, &p, with_x);
+    aj_status status = packed_open(c, &p, divides, with_x);
     if (status != AJ_OK)
         return status;
     status = collective(c, &p);
     if (status == AJ_OK)
-        status = aji_from_host(c, aji_move_front_to(p.y, a->axis), AJ_OK);
+        status = divides ? aji_from_host(c, aji_value_retain(p.y), AJ_OK) : aji_unpack_blocks(c, p.y, a->axis, part);
     clean_up(c, &p);
     return status;
+}
+
+aj_status aji_join_run(aji_call *c, aji_collective *collective) {
+    return run(c, false, true, collective);
+}
+
+aj_status aji_divide_run(aji_call *c, bool with_x, aji_collective *collective) {
+    return run(c, true, with_x, collective);
 }

@@ -49,23 +49,29 @@ aj_status aji_check_result(const aji_call *c, const aji_meta *meta);
 /* gather, allgather: make the attr's parts from the operands' lengths along the axis, unless they are known. */
 aj_status aji_exchange_lengths(aji_call *c);
 
-/* What MPI gets: the operand and the result with the axis in front, contiguous in host memory, so that each rank's part is a block of counts[k] entries. */
+/* Blocks: parts of a value along an axis, one behind the other, each with its axes in order. Rank k's is this one. */
+typedef struct aji_span {
+    int64_t at, length;
+} aji_span;
+typedef aji_span aji_span_of(const aji_call *c, int k);
+/* The operand as blocks, in host memory: its own, where they lie there already. NULL raised. */
+aji_value *aji_pack_blocks(const aji_call *c, int axis, aji_span_of *span);
+/* Sets c->y[0]: made of blocks, given in host memory by a value like the result. */
+aj_status aji_unpack_blocks(aji_call *c, aji_value *blocks, int axis, aji_span_of *span);
+int64_t aji_row(const aji_meta *meta, int axis); /* entries for one index along the axis */
+
+/* What MPI gets: the operand and the result, contiguous in host memory. One of them is blocks, of counts[k] entries for rank k. */
 typedef struct aji_packed {
     aji_value *x, *y;
     int64_t *counts;
     const void *in; /* x's and y's memory; in NULL without x */
     void *out;
 } aji_packed;
-/* The forward of these operations: packs, makes the collective, and sets c->y[0], a view on y with its axes in their places. with_x false: this rank's operand
- * does not count. */
-aj_status aji_packed_run(aji_call *c, bool with_x, aj_status (*collective)(aji_call *c, const aji_packed *p));
-/* Views with an axis moved. NULL raised. */
-aji_value *aji_move_to_front(aji_value *v, int axis);
-aji_value *aji_move_front_to(aji_value *v, int axis);
-/* The operand with an axis moved to the front, contiguous in host memory; a fresh value like the result, packed so. NULL raised. */
-aji_value *aji_pack(aji_value *v, int axis);
-aji_value *aji_new_packed(aji_call *c, int axis);
-int64_t aji_row(const aji_meta *meta, int axis); /* entries for one index along the axis */
+typedef aj_status aji_collective(aji_call *c, const aji_packed *p);
+/* The forward of these operations: packs, makes the collective, and sets c->y[0]. The results of a join are blocks, and so are the operands of a division.
+ * with_x false: this rank's operand does not count. */
+aj_status aji_join_run(aji_call *c, aji_collective *collective);
+aj_status aji_divide_run(aji_call *c, bool with_x, aji_collective *collective);
 
 /* The adjoints, with known parts. */
 aj_tensor *aji_gather_parts(aj_tensor *x, int axis, int root, aji_parts *parts, aj_comm *comm);

@@ -122,7 +122,7 @@ int aji_companions(const aji_call *c, const aji_rank_reduction *r, aj_tensor **w
     if (r->user && r->user->commutes)
         return with[0] = c->out[0], 1;
     const aji_record_kind *kind = kind_of(c, r->op);
-    int n = kind && c->comm->size > 0 ? kind->n_kept : 0;
+    int n = kind && c->comm->size > 1 ? kind->n_kept : 0;
     for (int i = 0; i < n; i++)
         with[i] = r->kept[i] ? constant_on(r->kept[i], c->device, c->op->name) : aji_zeros_like(c->g_out[0]);
     return n;
@@ -142,6 +142,8 @@ aj_tensor *aji_share(const aji_call *c, const aji_rank_reduction *r, aj_tensor *
         return g;
     if (r->user)
         return user_share(c, r, g, with);
+    if (c->comm->size == 1)
+        return g;
     if (r->op == MPI_MAX || r->op == MPI_MIN)
         return aji_for_winner(c, g, with[0]);
     return r->op == MPI_PROD ? aji_weigh(g, aji_product_of_others(c->in[0], with, c->comm)) : g;

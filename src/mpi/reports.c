@@ -113,7 +113,6 @@ static bool flush(aj_comm *comm) {
     comm->checked->reporting = comm->checked->flushing = comm->checked->committed = false;
     comm->checked->over = true;
     comm->agreed = aji_episode(comm->ctx);
-    comm->checked->met = MPI_Wtime();
     return true;
 }
 
@@ -124,6 +123,7 @@ static bool advance(aj_comm *comm) {
         return flush(comm);
     bool came = receive_report(comm);
     if (k->missing == 0) {
+        k->met = MPI_Wtime(); /* before any rank gets this one's marker and goes on */
         aji_flush_begin(comm);
         k->flushing = true;
     }
@@ -281,22 +281,28 @@ static bool run_rounds(aj_comm *comm, aji_caller who, aji_caller or_who) {
     return true;
 }
 
+/* The error of the first rank that has one of its own becomes this rank's; one of this rank's own stays behind it. */
+static void take_agreed_error(aj_comm *comm, int first) {
+    aj_ctx *ctx = comm->ctx;
+    const aji_report *theirs = &comm->checked->reports[first];
+    char own[AJI_REPORT_TEXT];
+    copy_message(own, sizeof(own), aj_ctx_error(ctx));
+    bool also = !aji_only_told(ctx) && !strstr(own, theirs->message); /* agreed on another communicator before */
+    aji_ctx_replace_error(ctx, theirs->status, "aj_agree: rank %d is in error: %s%s%s\n%s", first, theirs->message,
+                          also ? "\nThis rank is too: " : "", also ? own : "", where_all_are(comm).text);
+}
+
 aj_status aji_checked_agree(aj_comm *comm) {
     aj_ctx *ctx = comm->ctx;
     if (is_alike(comm, "aj_agree"))
         return AJ_OK;
     run_rounds(comm, AJI_AGREE, AJI_CLOSE);
     int first = first_in_error(comm);
-    const aji_report *theirs = first >= 0 ? &comm->checked->reports[first] : NULL;
-    aj_status status = theirs && theirs->status != AJ_OK ? theirs->status : AJ_ERR_PEER;
-    if (theirs && first != comm->rank && aj_ctx_status(ctx) != AJ_OK) {
-        char own[AJI_REPORT_TEXT];
-        copy_message(own, sizeof(own), aj_ctx_error(ctx));
-        aji_ctx_replace_error(ctx, status, "aj_agree: rank %d is in error: %s\nThis rank is too: %s\n%s", first, theirs->message,
-                              own, where_all_are(comm).text);
-    } else {
-        take_error(comm, first, status);
-    }
+    aj_status theirs = first >= 0 ? comm->checked->reports[first].status : AJ_OK;
+    if (theirs != AJ_OK && first != comm->rank && aj_ctx_status(ctx) != AJ_OK)
+        take_agreed_error(comm, first);
+    else
+        take_error(comm, first, theirs != AJ_OK ? theirs : AJ_ERR_PEER);
     return aj_ctx_status(ctx);
 }
 

@@ -123,7 +123,7 @@ static aj_request *request_new(const char *name, bool is_send, int peer, int tag
     aj_ctx *ctx = comm->ctx;
     aji_mpi *mpi = aji_mpi_of(ctx);
     aji_message *m = aji_message_new(comm, name, is_send, peer, tag);
-    aj_request *r = m ? aji_calloc(ctx, sizeof(*r)) : NULL;
+    aj_request *r = m ? aji_alloc(ctx, sizeof(*r)) : NULL;
     if (!r) {
         aji_message_release(m);
         return NULL;
@@ -164,6 +164,37 @@ aj_request *aj_isend(aj_tensor *x, int dest, int tag, aj_comm *comm) {
 
 aj_request *aj_irecv(aj_tensor *buffer, int source, int tag, aj_comm *comm) {
     return start(&aji_op_irecv, buffer, source, tag, comm);
+}
+
+/* ---- receives of a sweep ---- */
+
+aj_request *aji_request_receive(aj_comm *comm, int source, int tag, aj_device device, const aji_meta *meta) {
+    static const char op[] = "aj_irecv";
+    aj_request *r = request_new(op, false, source, tag, comm);
+    if (!r)
+        return NULL;
+    const char *before = aji_ctx_enter(comm->ctx, op);
+    aji_comm_enter(comm, op);
+    aj_status status = aji_message_start_recv(r->message, device, meta);
+    aji_ctx_enter(comm->ctx, before);
+    if (status == AJ_OK)
+        return r;
+    if (!r->spent)
+        aji_request_free(r);
+    return NULL;
+}
+
+aj_tensor *aji_request_take(aj_request *r) {
+    static const char op[] = "aj_wait";
+    aji_value *y = NULL;
+    aji_message *m = r->message;
+    const char *before = aji_ctx_enter(r->ctx, op);
+    aji_comm_enter(m->comm, op);
+    aj_status status = aji_message_finish_recv(m, NULL, &y);
+    aji_ctx_enter(r->ctx, before);
+    if (!r->spent) /* else it was given up, and goes with its scope */
+        aji_request_free(r);
+    return status == AJ_OK ? aji_tensor_wrap(y, op) : NULL;
 }
 
 /* ---- wait and handles ---- */

@@ -18,8 +18,7 @@ typedef struct start {
 
 /* The message that this node starts; NULL: none, or none that travels. */
 static aji_message *started_by(aji_node *node) {
-    const aji_op *op = aji_node_op(node);
-    if (!aji_is_message(op) || op == &aji_op_wait)
+    if (aji_node_op(node)->attr_free != aji_message_attr_free)
         return NULL;
     aji_message *m = ((aji_message_attr *)aji_node_attr(node))->message;
     return m->peer == MPI_PROC_NULL ? NULL : m;
@@ -48,6 +47,8 @@ aj_status aji_streams_begin(aj_ctx *ctx, aji_sweep *sweep) {
     int64_t n = 0, count = aji_sweep_count(sweep);
     for (int64_t i = 0; i < count; i++)
         n += aji_sweep_visits(sweep, i) && started_by(aji_sweep_node(sweep, i));
+    if (n == 0)
+        return AJ_OK;
     start *starts = aji_alloc(ctx, (size_t)n * sizeof(*starts));
     if (!starts)
         return AJ_ERR_MEMORY;
@@ -79,6 +80,8 @@ static void give_up(aji_sweep *sweep) {
         if (!m)
             continue;
         aj_release(&m->kept);
+        aji_value_release(m->waiting);
+        m->waiting = NULL;
         if (m->gradient)
             aji_request_free(m->gradient);
     }
@@ -95,10 +98,17 @@ aj_status aji_streams_end(aj_ctx *ctx, aji_sweep *sweep, aj_status status) {
 
 /* ---- gradients of sends come home ---- */
 
-static aj_status post(aji_message *m) {
+/* An operation where somebody differentiates it, and then all of them in this sweep are. */
+static aj_request *start_receive(const aji_message *m) {
+    if (!aj_is_recording(m->ctx))
+        return aji_request_receive(m->comm, m->peer, m->tag, m->device, &m->meta);
     aj_tensor *buffer = aji_zeros_meta(m->ctx, m->device, &m->meta);
+    return buffer ? aj_irecv(buffer, m->peer, m->tag, m->comm) : NULL;
+}
+
+static aj_status post(aji_message *m) {
     aji_mpi_of(m->ctx)->number = m->envelope.number;
-    m->gradient = buffer ? aj_irecv(buffer, m->peer, m->tag, m->comm) : NULL;
+    m->gradient = start_receive(m);
     if (!m->gradient)
         return aj_ctx_status(m->ctx);
     m->gradient->holder = &m->gradient;
@@ -119,18 +129,21 @@ aj_status aji_post_gradient(aji_message *m) {
 }
 
 aj_tensor *aji_wait_gradient(aji_message *m) {
-    return aj_wait(m->gradient);
+    return m->gradient && !m->gradient->handle ? aji_request_take(m->gradient) : aj_wait(m->gradient);
 }
 
 /* ---- gradients of receives go home ---- */
 
 /* Start those whose turn has come: m, if all later starts of its stream have gone, and then the earlier ones that wait behind it. */
 static aj_status send_in_turn(aji_message *m) {
-    for (; m && m->kept && (!m->later || m->later->adjoint_started); m = m->earlier) {
+    for (; m && (m->kept || m->waiting) && (!m->later || m->later->adjoint_started); m = m->earlier) {
         aji_mpi_of(m->ctx)->number = m->envelope.number;
-        if (!aj_send(m->kept, m->peer, m->tag, m->comm))
+        if (m->waiting ? aji_send_value(m->waiting, m->peer, m->tag, m->comm) != AJ_OK
+                       : !aj_send(m->kept, m->peer, m->tag, m->comm))
             return aj_ctx_status(m->ctx);
         aj_release(&m->kept);
+        aji_value_release(m->waiting);
+        m->waiting = NULL;
         m->adjoint_started = true;
     }
     return AJ_OK;
@@ -142,6 +155,12 @@ aj_status aji_return_gradient(aji_message *m, aj_tensor *g, aj_tensor **left) {
         return AJ_OK;
     const aji_meta *meta = aji_tensor_meta(g);
     int64_t numel = aji_meta_numel(meta);
+    if (m->count == numel && !aj_is_recording(m->ctx)) {
+        *left = NULL;
+        aji_value *v = aji_tensor_value(g, m->op);
+        m->waiting = v ? aji_value_retain(v) : NULL;
+        return v ? send_in_turn(m) : aj_ctx_status(m->ctx);
+    }
     aj_tensor *flat = aj_reshape(g, 1, &numel);
     m->kept = aj_keep(aj_slice(flat, 0, 0, m->count, 1));
     if (!m->kept)

@@ -52,6 +52,20 @@ int aji_mpi_wait(bool yields, MPI_Request *request, MPI_Status *status, double s
     return code;
 }
 
+bool aji_mpi_wait_each(bool yields, int n, MPI_Request *requests, MPI_Status *statuses, double seconds, int *codes) {
+    MPI_Errhandler users = hold_back_errors();
+    aji_waited waited = AJI_CAME;
+    for (int i = 0; i < n && waited == AJI_CAME; i++)
+        if (requests[i] == MPI_REQUEST_NULL)
+            codes[i] = MPI_SUCCESS;
+        else if (yields || seconds >= 0)
+            waited = poll(NULL, yields, &requests[i], &statuses[i], seconds, &codes[i]);
+        else
+            codes[i] = MPI_Wait(&requests[i], &statuses[i]);
+    give_handler_back(users);
+    return waited == AJI_CAME;
+}
+
 aji_waited aji_wait_for(aj_comm *comm, const char *op, MPI_Request *request, MPI_Status *status) {
     int code;
     aji_waited waited = AJI_CAME;

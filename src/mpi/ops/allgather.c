@@ -11,7 +11,7 @@ static aj_status collect(aji_call *c, const aji_packed *p) {
 }
 
 static aj_status forward(aji_call *c) {
-    return aji_packed_run(c, true, collect);
+    return aji_join_run(c, collect);
 }
 
 static aj_status vjp(aji_call *c) {

@@ -25,7 +25,7 @@ static aj_status by_records(aji_call *c, aji_rank_reduction *r, const aji_value 
 }
 
 static aj_status reduce(aji_call *c, aji_rank_reduction *r) {
-    if (c->comm->size == 0)
+    if (c->comm->size <= 1)
         return aji_return_operand(c);
     aji_value *x = aji_to_host(c->x[0]), *y = x ? aji_new_on_host(c) : NULL;
     aj_status status = !y ? aj_ctx_status(c->ctx) : aji_by_records(c, r) ? by_records(c, r, x, y) : direct(c, r->op, x, y);

@@ -69,25 +69,34 @@ static aj_status infer(aji_call *c) {
     return AJ_OK;
 }
 
+/* What this rank and rank k have for each other: in x along the scatter axis, in y along the gather axis. */
+static aji_span overlap(const int64_t *mine, const int64_t *theirs, int me, int k) {
+    int64_t first = mine[me] > theirs[k] ? mine[me] : theirs[k];
+    int64_t last = mine[me + 1] < theirs[k + 1] ? mine[me + 1] : theirs[k + 1];
+    return last > first ? (aji_span){first - mine[me], last - first} : (aji_span){0, 0};
+}
+
+static aji_span span_to(const aji_call *c, int k) {
+    const attr *a = c->attr;
+    if (a->gather_axis == a->scatter_axis)
+        return overlap(a->gather->first, a->scatter->first, c->comm->rank, k);
+    return (aji_span){a->scatter->first[k], a->scatter->length[k]};
+}
+
+static aji_span span_from(const aji_call *c, int k) {
+    const attr *a = c->attr;
+    if (a->gather_axis == a->scatter_axis)
+        return overlap(a->scatter->first, a->gather->first, c->comm->rank, k);
+    return (aji_span){a->gather->first[k], a->gather->length[k]};
+}
+
 /* Entries that go to each rank, and that come from it: in arrays of size each. */
 static void count(const aji_call *c, int64_t *to, int64_t *from) {
     const attr *a = c->attr;
-    int me = c->comm->rank;
-    int64_t row = 1; /* of the axes that are neither */
-    for (int i = 0; i < c->in_meta[0].ndim; i++)
-        row *= i == a->gather_axis || i == a->scatter_axis ? 1 : c->in_meta[0].shape[i];
+    int64_t in_row = aji_row(&c->in_meta[0], a->scatter_axis), out_row = aji_row(&c->out_meta[0], a->gather_axis);
     for (int k = 0; k < c->comm->size; k++) {
-        if (a->gather_axis != a->scatter_axis) {
-            to[k] = row * a->gather->length[me] * a->scatter->length[k];
-            from[k] = row * a->gather->length[k] * a->scatter->length[me];
-            continue;
-        }
-        /* what this rank has of k's new part; what k has of this rank's */
-        const int64_t *old = a->gather->first, *new = a->scatter->first;
-        int64_t sent = (old[me + 1] < new[k + 1] ? old[me + 1] : new[k + 1]) - (old[me] > new[k] ? old[me] : new[k]);
-        int64_t got = (old[k + 1] < new[me + 1] ? old[k + 1] : new[me + 1]) - (old[k] > new[me] ? old[k] : new[me]);
-        to[k] = sent > 0 ? row * sent : 0;
-        from[k] = got > 0 ? row * got : 0;
+        to[k] = in_row * span_to(c, k).length;
+        from[k] = out_row * span_from(c, k).length;
     }
 }
 
@@ -101,59 +110,40 @@ static int64_t whole(const aji_call *c) {
     return n;
 }
 
-/* The block that came from rank k, into its place in y. Blocks have the scatter axis in front; so has `front`, a view on y. */
-static aj_status place_block(const aji_call *c, aji_value *came, int64_t *offset, aji_value *front, int k) {
+/* The same number for all, on all ranks. */
+static bool is_even(const aji_call *c) {
     const attr *a = c->attr;
-    int along = a->gather_axis < a->scatter_axis ? a->gather_axis + 1 : a->gather_axis;
-    aji_meta meta = front->meta;
-    meta.shape[along] = a->gather->length[k];
-    int64_t strides[AJ_MAX_NDIM], stride = 1;
-    for (int i = meta.ndim - 1; i >= 0; i--) {
-        strides[i] = stride;
-        stride *= meta.shape[i];
-    }
-    aji_value *from = aji_value_view(came, &meta, strides, *offset);
-    aji_value *to =
-        from ? aji_value_view(front, &meta, front->strides, front->offset + a->gather->first[k] * front->strides[along]) : NULL;
-    aj_status status = to ? aji_do_copy(c->op->name, from, to) : aj_ctx_status(c->ctx);
-    aji_value_release(from);
-    aji_value_release(to);
-    *offset += aji_meta_numel(&meta);
-    return status;
+    for (int k = 1; k < c->comm->size; k++)
+        if (a->gather->length[k] != a->gather->length[0] || a->scatter->length[k] != a->scatter->length[0])
+            return false;
+    return a->gather_axis != a->scatter_axis;
 }
 
-static aj_status place_blocks(aji_call *c, aji_value *came) {
-    const attr *a = c->attr;
-    if (a->gather_axis == a->scatter_axis) { /* in order already */
-        aji_value *y = aji_move_front_to(came, a->scatter_axis);
-        return aji_from_host(c, y, AJ_OK);
-    }
-    aji_value *y = aji_new_on_host(c), *front = y ? aji_move_to_front(y, a->scatter_axis) : NULL;
-    aj_status status = front ? AJ_OK : aj_ctx_status(c->ctx);
-    int64_t offset = 0;
-    for (int k = 0; k < c->comm->size && status == AJ_OK; k++)
-        status = place_block(c, came, &offset, front, k);
-    aji_value_release(front);
-    return aji_from_host(c, y, status);
+static aj_status swap_blocks(const aji_call *c, const aji_value *x, aji_value *came) {
+    MPI_Datatype type = aji_mpi_type(x->meta.dtype);
+    int64_t all = whole(c), n = aji_meta_numel(&x->meta);
+    if (all <= c->comm->most && is_even(c))
+        return aji_mpi_alltoall(c, aji_value_data(x), aji_value_data(came), n / c->comm->size, type);
+    size_t bytes = 2 * (size_t)c->comm->size * sizeof(int64_t);
+    int64_t *to = aji_alloc(c->ctx, bytes), *from = to ? to + c->comm->size : NULL;
+    if (!to)
+        return AJ_ERR_MEMORY;
+    count(c, to, from);
+    aj_status status = aji_mpi_alltoallv(c, aji_value_data(x), to, aji_value_data(came), from, type, all);
+    aji_free(c->ctx, to, bytes);
+    return status;
 }
 
 static aj_status forward(aji_call *c) {
     const attr *a = c->attr;
-    if (c->comm->size == 0)
+    if (c->comm->size <= 1)
         return aji_return_operand(c);
-    size_t bytes = 2 * (size_t)c->comm->size * sizeof(int64_t);
-    int64_t *to = aji_alloc(c->ctx, bytes), *from = to ? to + c->comm->size : NULL;
-    aji_value *x = to ? aji_pack(c->x[0], a->scatter_axis) : NULL, *came = x ? aji_new_packed(c, a->scatter_axis) : NULL;
-    aj_status status = aj_ctx_status(c->ctx);
-    if (came) {
-        count(c, to, from);
-        status = aji_mpi_alltoallv(c, aji_value_data(x), to, aji_value_data(came), from, aji_mpi_type(x->meta.dtype), whole(c));
-    }
+    aji_value *x = aji_pack_blocks(c, a->scatter_axis, span_to), *came = x ? aji_new_on_host(c) : NULL;
+    aj_status status = came ? swap_blocks(c, x, came) : aj_ctx_status(c->ctx);
     if (status == AJ_OK)
-        status = place_blocks(c, came);
+        status = aji_unpack_blocks(c, came, a->gather_axis, span_from);
     aji_value_release(x);
     aji_value_release(came);
-    aji_free(c->ctx, to, bytes);
     return status;
 }
 

@@ -11,7 +11,7 @@ static aj_status infer(aji_call *c) {
 
 static aj_status forward(aji_call *c) {
     const attr *a = c->attr;
-    if (c->comm->size == 0)
+    if (c->comm->size <= 1)
         return aji_return_operand(c);
     bool is_root = c->comm->rank == a->root;
     /* The root's own numbers are the result; elsewhere x is memory at most, if the caller gave it up. */

@@ -4,7 +4,7 @@
 #include "mpi/comm_internal.h"
 
 static aj_status start_forward(aji_call *c) {
-    aj_status status = aji_message_start_recv(((aji_message_attr *)c->attr)->message, c->x[0]);
+    aj_status status = aji_message_start_recv(((aji_message_attr *)c->attr)->message, c->device, &c->in_meta[0]);
     return status == AJ_OK ? aji_return_operand(c) : status;
 }
 
@@ -16,7 +16,7 @@ static aj_status start_vjp(aji_call *c) {
 
 static aj_status forward(aji_call *c) {
     aji_message *m = ((aji_message_attr *)c->attr)->message;
-    aj_status status = aji_message_start_recv(m, c->x[0]);
+    aj_status status = aji_message_start_recv(m, c->device, &c->in_meta[0]);
     return status == AJ_OK ? aji_message_finish_recv(m, c->x[0], &c->y[0]) : status;
 }
 

@@ -37,7 +37,7 @@ static bool may_overwrite(const aji_call *c) {
 
 static aj_status forward(aji_call *c) {
     const aji_reduction_attr *a = c->attr;
-    if (c->comm->size == 0)
+    if (c->comm->size <= 1)
         return aji_return_operand(c);
     bool is_root = c->comm->rank == a->root, in_place = is_root && may_overwrite(c);
     aji_value *x = aji_to_host(c->x[0]), *y = NULL; /* y: on the root only */

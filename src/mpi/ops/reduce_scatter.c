@@ -31,16 +31,6 @@ static aj_status direct(aji_call *c, const aji_packed *p) {
     return aji_mpi_reduce_scatter(c, p->in, p->out, p->counts, aji_mpi_type(c->in_meta[0].dtype), a->reduction.op);
 }
 
-/* What is kept lies like y, packed: as a view with the axes in their places. */
-static aj_status unpack_kept(aji_axis_attr *a, aj_ctx *ctx) {
-    for (int i = 0; i < AJI_MAX_KEPT && a->reduction.kept[i]; i++) {
-        aji_value *packed = a->reduction.kept[i];
-        a->reduction.kept[i] = aji_move_front_to(packed, a->axis);
-        aji_value_release(packed);
-    }
-    return aj_ctx_status(ctx);
-}
-
 static aj_status by_records(aji_call *c, const aji_packed *p) {
     aji_axis_attr *a = c->attr;
     aji_records in, out = {.data = NULL};
@@ -51,10 +41,8 @@ static aj_status by_records(aji_call *c, const aji_packed *p) {
         status = aji_reduction_keep(c, &a->reduction, p->y);
     if (status == AJ_OK)
         status = aji_mpi_reduce_scatter(c, in.data, out.data, p->counts, in.type, in.op);
-    if (status == AJ_OK) {
+    if (status == AJ_OK)
         aji_reduction_take(&a->reduction, &out, p->y);
-        status = unpack_kept(a, c->ctx);
-    }
     aji_records_close(c, &in);
     aji_records_close(c, &out);
     return status;
@@ -66,7 +54,7 @@ static aj_status reduce(aji_call *c, const aji_packed *p) {
 }
 
 static aj_status forward(aji_call *c) {
-    return aji_packed_run(c, true, reduce);
+    return aji_divide_run(c, true, reduce);
 }
 
 /* The gradient and its companions in one allgather: as (before, axis, after), one behind the other along a new first axis. */

@@ -47,7 +47,7 @@ static aj_status distribute(aji_call *c, const aji_packed *p) {
 }
 
 static aj_status forward(aji_call *c) {
-    return aji_packed_run(c, c->comm->rank == ((const aji_axis_attr *)c->attr)->root, distribute);
+    return aji_divide_run(c, c->comm->rank == ((const aji_axis_attr *)c->attr)->root, distribute);
 }
 
 static aj_status vjp(aji_call *c) {

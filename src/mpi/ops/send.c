@@ -46,6 +46,20 @@ const aji_op aji_op_isend = {
     .vjp = vjp,
 };
 
+aj_status aji_send_value(aji_value *x, int dest, int tag, aj_comm *comm) {
+    aji_message *m = aji_message_new(comm, "aj_send", true, dest, tag);
+    if (!m)
+        return AJ_ERR_MEMORY;
+    const char *before = aji_ctx_enter(comm->ctx, m->op);
+    aji_comm_enter(comm, m->op);
+    aj_status status = aji_message_start_send(m, x);
+    if (status == AJ_OK)
+        aji_message_let_go(m);
+    aji_message_release(m);
+    aji_ctx_enter(comm->ctx, before);
+    return status;
+}
+
 aj_tensor *aj_send(aj_tensor *x, int dest, int tag, aj_comm *comm) {
     aji_message_attr attr = {comm ? aji_message_new(comm, "aj_send", true, dest, tag) : NULL};
     if (comm && !attr.message) {
