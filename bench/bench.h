@@ -1,47 +1,84 @@
 /*
- * A benchmark is a pair of functions that do the same work: one with MPI and plain loops, one with the library. main.c runs them in turns, checks
- * that both come to the same numbers, and prints the medians.
+ * A benchmark is a pair of functions that do the same work, forward and backward: one by hand, with MPI, CBLAS and plain loops, one with the library.
+ * measure.c runs them in turns, after it has seen that both come to the same numbers. This is what the files of the cases include; the rest of the
+ * program is in measure.h, options.h and progress.h.
  */
 #ifndef BENCH_H
 #define BENCH_H
 
 #include <adjoin/adjoin.h>
+#include <stdbool.h>
 
-/* What the two functions of a case work on. Arrays have n entries. */
+typedef struct bench_results bench_results;
+
+/* What the two sides of a case work on. */
 typedef struct bench {
     aj_ctx *ctx;
-    aj_comm *comm;
     MPI_Comm mpi;
+    aj_comm *comm; /* the same for the library */
     int rank, size, n;
-    const double *x, *seed; /* the input and the gradient of the output; they differ by rank and entry */
-    double *y, *gx, *work;  /* for the hand-written side: output, gradient of x, and n * work_rows more */
-    aj_tensor *param;       /* x as a parameter */
-    aj_tensor *seeds;       /* seed as a tensor */
-    aj_tensor *zeros;
+    bench_results *results;
+    void *state; /* of a case that has more than these */
+    /* From bench_arrays, for cases y = f(x). By hand: input, gradient of the output, output, gradient of the input, room. */
+    const double *x, *seed;
+    double *y, *gx, *work;
+    double *given[2]; /* x and seed, to free */
+    int64_t n_x, n_y;
+    /* The same for the library. */
+    aj_tensor *param, *seeds;
 } bench;
-
-/* Does the work once. With sum not NULL, *sum = the sum of the results, the same number on both sides; such runs are not timed. */
-typedef void bench_fn(bench *b, double *sum);
 
 /* Cases are selected by the part of the name before the first dash. */
 typedef struct bench_case {
     const char *name;
     const char *what;
-    int n;         /* unless --n says otherwise */
-    int work_rows; /* how many times n numbers of bench.work the hand-written side needs */
-    bench_fn *raw, *adjoin;
+    int n; /* unless --n says otherwise; what it counts is up to the case */
+    /* Before and after all runs, collective. setup returns what is wrong, in words, or NULL; an error of the library is found without it. teardown may be
+     * NULL, and comes in any case: what setup has not made is zero. */
+    const char *(*setup)(bench *b);
+    void (*teardown)(bench *b);
+    /* The work, once: from the inputs to all results, which are handed to bench_result, the same ones in the same order. */
+    void (*raw)(bench *b);
+    void (*adjoin)(bench *b);
 } bench_case;
 
-extern const bench_case oversubscribed_case, oversubscribed_recorded_case, allreduce_case, ring_case, bcast_case, chain_case;
+/* ---- setup ---- */
 
-/* The sum of n numbers, and of all numbers of a tensor: NaN for NULL. */
-double bench_sum(const double *values, int64_t n);
-double bench_sum_tensor(aj_tensor *t);
+extern const char *const bench_no_memory;
 
-/* End a scope. An error needs no answer here: it stays in the context, where main.c looks for it. */
+/* n zeros, aligned for vectors; NULL if there is not so much memory. */
+double *bench_zeros(int64_t n);
+
+/* Make x and param, seed and seeds, y and gx, and room for n_work numbers. x is in [1, 2), the seeds in [2, 3), other ones on every rank. */
+const char *bench_arrays(bench *b, int x_ndim, const int64_t *x_shape, int y_ndim, const int64_t *y_shape, int64_t n_work);
+void bench_free_arrays(bench *b);
+
+/* ---- results ---- */
+
+/* A result. Compared with that of the other side when measure.c asks for it, and nothing else than computed in runs that are timed. */
+void bench_result(bench *b, const char *name, const double *values, int64_t n);
+void bench_result_tensor(bench *b, const char *name, aj_tensor *t);
+
+/* Is this run one of those that are compared? For checks that cost time: */
+bool bench_compares(const bench *b);
+/* A number that is known. */
+void bench_expect(bench *b, const char *name, double value, double expected, double tolerance);
+
+/* ---- the library's side ---- */
+
+/* End a scope. An error needs no answer here: it stays in the context, where measure.c looks for it. */
 void bench_scope_end(aj_scope *scope);
 
-/* The end of a differentiated run: backward from y with the seeds, the gradient of the parameter, and the sum of both if asked for. */
-void bench_backward(bench *b, aj_tensor *y, double *sum);
+/* The end of a run y = f(param): backward from y with the seeds; y and the gradient are the results. */
+void bench_backward(bench *b, aj_tensor *y);
+
+/* ---- by hand ---- */
+
+/* A function of loops, compiled for several instruction sets; the best that the machine has is taken at run time. */
+#ifdef BENCH_CLONES
+#define BENCH_VECTORISED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define BENCH_VECTORISED
+#endif
 
 #endif

@@ -87,8 +87,7 @@ static aj_status infer(aji_call *c) {
     return status;
 }
 
-/* Will this call be a node? A communication on floats always, a local operation if an input is active; never what is piecewise constant. */
-static bool is_recorded(const aji_call *c, aj_tensor *const *ins) {
+bool aji_is_recorded(const aji_call *c, aj_tensor *const *ins) {
     if (!aj_is_recording(c->ctx) || (c->op->flags & AJI_OP_CONSTANT))
         return false;
     bool floating = c->n_out == 0, active = false;
@@ -99,6 +98,8 @@ static bool is_recorded(const aji_call *c, aj_tensor *const *ins) {
     return floating && (active || (c->op->flags & AJI_OP_COMM));
 }
 
+typedef aji_value *read_value(aj_tensor *t, const char *user);
+
 /* What a consuming call has taken, to be given back if it fails. */
 typedef struct taken_operand {
     aj_tensor *t;
@@ -106,8 +107,10 @@ typedef struct taken_operand {
 } taken_operand;
 
 /* Take the value from a consumed operand. A parameter keeps a share, so that it can be whole again; outside a recording it is not marked at all. */
-static aj_status consume(aji_call *c, aj_tensor *t, taken_operand *taken) {
-    aji_value *v = aji_tensor_value(t, c->op->name);
+static aj_status consume(aji_call *c, aj_tensor *t, read_value *read, taken_operand *taken) {
+    aji_value *v = read(t, c->op->name);
+    if (!v)
+        return aj_ctx_status(c->ctx);
     if (aji_is_param(t)) {
         if (!aj_is_recording(c->ctx)) {
             *taken = (taken_operand){NULL, aji_value_retain(v)};
@@ -133,14 +136,16 @@ bool aji_may_overwrite(const aji_call *c) {
 }
 
 static aj_status compute(aji_call *c, aj_tensor *const *ins, aji_value **x, taken_operand *taken) {
+    bool lazy = c->op->flags & (AJI_OP_LAZY | AJI_OP_ELEMENTWISE);
+    read_value *read = lazy ? aji_tensor_pending : aji_tensor_value;
     for (int i = 0; i < c->n_in; i++) {
         if (i == 0 && (c->op->flags & AJI_OP_CONSUMES)) {
-            aj_status status = consume(c, ins[0], taken);
+            aj_status status = consume(c, ins[0], read, taken);
             if (status != AJ_OK)
                 return status;
             x[0] = taken->value;
-        } else if (!(x[i] = aji_tensor_value(ins[i], c->op->name))) {
-            return AJ_ERR_STATE;
+        } else if (!(x[i] = read(ins[i], c->op->name))) {
+            return aj_ctx_status(c->ctx);
         }
     }
     c->x = x;
@@ -177,7 +182,7 @@ static aj_status run(aji_call *c, frame *f, aj_tensor *const *ins, aj_tensor **o
         f->in_meta[i] = *aji_tensor_meta(ins[i]);
     if ((status = infer(c)) != AJ_OK)
         return status;
-    bool record = is_recorded(c, ins);
+    bool record = aji_is_recorded(c, ins);
     if (record && !c->op->vjp)
         return aj_raise(c->ctx, AJ_ERR_UNSUPPORTED,
                         "%s: it has no derivative; expected one inside a recording (see aj_detach, aj_no_grad_begin)",
@@ -220,6 +225,9 @@ aj_status aji_apply(const aji_op *op, aj_comm *comm, aj_ctx *ctx, const void *at
 }
 
 static aj_tensor *apply(const aji_op *op, const void *attr, int n, aj_tensor *const *xs) {
+    aji_value *x[FEW];
+    if ((op->flags & AJI_OP_ELEMENTWISE) && aji_is_plain(op, n, xs, x))
+        return aji_apply_plain(op, attr, n, xs, x);
     aj_ctx *ctx = aji_ctx_of(op->name, n, xs);
     aj_tensor *y = NULL;
     if (!ctx || aji_apply(op, NULL, ctx, attr, n, xs, 1, &y) != AJ_OK)

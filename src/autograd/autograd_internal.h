@@ -57,6 +57,8 @@ enum {                          /* aji_op.flags */
        AJI_OP_MIXED_DTYPES = 8, /* inputs need not have one dtype: infer checks */
        AJI_OP_MIXED_DEVICES = 16,
        AJI_OP_CONSTANT = 32, /* piecewise constant: its result depends on nothing, gradient zero */
+       AJI_OP_LAZY = 128,    /* forward takes operands that are pending still; elementwise operations do anyway */
+       AJI_OP_CUSTOM = 256,  /* its vjp is the user's code */
        AJI_OP_COMPOSITE = 64 /* made of other operations, never a node: the struct is there for the tests */
 };
 #define AJI_MAX_ATTR 256        /* attr_size at most */

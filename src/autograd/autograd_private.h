@@ -76,9 +76,18 @@ void aji_recording_swap(aj_ctx *ctx, aji_recording **recording, int *no_grad);
 aji_node *aji_leaf_new(aj_ctx *ctx);
 /* A node for a call that has run: inputs' edges, saved values, attr (moved into the node). NULL raised; the attr is still the caller's then. */
 aji_node *aji_node_record(const aji_call *c, aj_tensor *const *ins);
+void aji_node_drop_saved(aji_node *node);     /* the values for its vjp, which will not run again */
 void aji_node_clear(aji_node *node);          /* leave only the shell */
 aji_edge aji_tensor_edge(const aj_tensor *t); /* borrowed; node NULL if t is not active */
 aji_node *aji_param_leaf(const aj_tensor *t); /* NULL: not a parameter */
+
+/* apply.c */
+/* Will this call be a node? A communication on floats always, a local operation if an input is active; never what is piecewise constant. */
+bool aji_is_recorded(const aji_call *c, aj_tensor *const *ins);
+
+/* elementwise.c: the usual case, floats of one shape, in which nothing is left to check or infer. */
+bool aji_is_plain(const aji_op *op, int n, aj_tensor *const *xs, aji_value **x);
+aj_tensor *aji_apply_plain(const aji_op *op, const void *attr, int n, aj_tensor *const *xs, aji_value *const *x);
 
 /* sweep.c */
 enum { AJI_TRANSPOSE = 1 << 16 }; /* a flag beside the public ones: see aji_sweep_transposes */

@@ -442,7 +442,7 @@ static custom *custom_new(aj_ctx *ctx, const aj_op *op, bool comm, const void *a
     memcpy(&u->op, op, op->size);
     u->refs = 1;
     u->n_in = n_in;
-    unsigned flags = AJI_OP_MIXED_DTYPES | (comm ? AJI_OP_COMM : 0);
+    unsigned flags = AJI_OP_MIXED_DTYPES | AJI_OP_CUSTOM | (comm ? AJI_OP_COMM : 0);
     u->base = (aji_op){.name = op->name,
                        .maths = op->maths,
                        .flags = flags,

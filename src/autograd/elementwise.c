@@ -1,5 +1,5 @@
 /*
- * What all elementwise operations share: the shape rule, and the forward, which hands a program of one step to the executor. Also the constants
+ * What all elementwise operations share: the shape rule, and the forward, which notes down one step. Also the constants
  * that vjps are made with.
  */
 #include <math.h>
@@ -56,31 +56,66 @@ aj_status aji_infer_scalars(aji_call *c) {
     return aji_infer_elementwise(c);
 }
 
+static aji_step step_of(const aji_op *op, aj_dtype dtype, const aji_scalars *scalars) {
+    aji_step step = {.opcode = op->step, .dtype = dtype};
+    if (op->step == AJI_STEP_CAST) {
+        step.from = step.dtype;
+        step.dtype = scalars->to;
+    }
+    if (op->attr_size) {
+        step.imm[0] = scalars->imm[0];
+        step.imm[1] = scalars->imm[1];
+    }
+    return step;
+}
+
 aj_status aji_forward_elementwise(aji_call *c) {
-    const aji_scalars *scalars = c->attr;
-    aji_program program; /* a large struct of which one step is used: not cleared */
-    program.n_in = c->n_in;
-    program.n_out = program.n_steps = 1;
-    program.out[0] = c->n_in;
-    aji_step *step = &program.steps[0];
-    *step = (aji_step){.opcode = c->op->step, .dtype = working_dtype(c), .dst = c->n_in, .src = {0, 1, 2}};
-    if (c->op->step == AJI_STEP_CAST) {
-        step->from = step->dtype;
-        step->dtype = scalars->to;
-    }
-    if (c->op->attr_size) {
-        step->imm[0] = scalars->imm[0];
-        step->imm[1] = scalars->imm[1];
-    }
-    aji_value *y = aji_value_new(c->ctx, c->device, &c->out_meta[0]);
-    if (!y)
-        return AJ_ERR_MEMORY;
-    aj_status status = aji_do_run(c->op->name, &program, (const aji_value *const *)c->x, (const aji_value *const *)&y);
-    if (status == AJ_OK)
-        c->y[0] = y;
-    else
-        aji_value_release(y);
-    return status;
+    aji_step step = step_of(c->op, working_dtype(c), c->attr);
+    c->y[0] = aji_value_step(c->ctx, c->device, &c->out_meta[0], &step, c->n_in, c->x);
+    return c->y[0] ? AJ_OK : aj_ctx_status(c->ctx);
+}
+
+bool aji_is_plain(const aji_op *op, int n, aj_tensor *const *xs, aji_value **x) {
+    bool plain = op->infer == aji_infer_elementwise || op->infer == aji_infer_scalars;
+    return plain && op->step != AJI_STEP_CAST && aji_are_uniform(n, xs, x) && aji_dtype_is_float(x[0]->meta.dtype);
+}
+
+/* The node behind t, if there is to be one. Returns false if that fails. */
+static bool record_plain(const aji_op *op, const void *attr, int n, aj_tensor *const *xs, aji_value *const *x, aji_value *y,
+                         aj_tensor *t) {
+    aji_meta in[3] = {x[0]->meta, x[0]->meta, x[0]->meta};
+    aji_call c = {.ctx = y->ctx,
+                  .op = op,
+                  .attr = (void *)attr,
+                  .device = y->device,
+                  .n_in = n,
+                  .n_out = 1,
+                  .in_meta = in,
+                  .out_meta = &y->meta,
+                  .x = x,
+                  .y = &y};
+    if (!aji_is_recorded(&c, xs))
+        return true;
+    aji_node *node = aji_node_record(&c, xs);
+    if (node)
+        aji_tensor_set_link(t, (aji_link *)node, 0);
+    return node != NULL;
+}
+
+aj_tensor *aji_apply_plain(const aji_op *op, const void *attr, int n, aj_tensor *const *xs, aji_value *const *x) {
+    const aji_value *first = x[0];
+    aj_ctx *ctx = first->ctx;
+    aji_meta meta = first->meta;
+    if (is_comparison(op->step))
+        meta.dtype = AJ_U8;
+    const char *before = aji_ctx_enter(ctx, op->name);
+    aji_step step = step_of(op, first->meta.dtype, attr);
+    aji_value *y = aji_value_step(ctx, first->device, &meta, &step, n, x);
+    aj_tensor *t = y ? aji_tensor_wrap(y, op->name) : NULL;
+    if (t && aj_is_recording(ctx) && !record_plain(op, attr, n, xs, x, y, t))
+        aj_release(&t);
+    aji_ctx_enter(ctx, before);
+    return t;
 }
 
 static aj_tensor *full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value) {

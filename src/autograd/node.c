@@ -45,7 +45,7 @@ static void save_inputs(aji_node *node, const aji_call *c, aj_tensor *const *ins
             aji_link_retain(&node->in[i].node->link);
         node->in_meta[i] = c->in_meta[i];
         if (i < 31 ? c->op->need & AJI_NEED_IN(i) : (c->op->need & AJI_NEED_ALL_IN) == AJI_NEED_ALL_IN)
-            node->saved_in[i] = aji_value_retain(c->x[i]);
+            node->saved_in[i] = aji_value_save(c->x[i]);
     }
 }
 
@@ -53,7 +53,7 @@ static void save_outputs(aji_node *node, const aji_call *c) {
     for (int k = 0; k < c->n_out; k++) {
         node->out_meta[k] = c->out_meta[k];
         if (c->op->need & AJI_NEED_OUT)
-            node->saved_out[k] = aji_value_retain(c->y[k]);
+            node->saved_out[k] = aji_value_save(c->y[k]);
     }
 }
 
@@ -98,19 +98,27 @@ aji_node *aji_node_record(const aji_call *c, aj_tensor *const *ins) {
     return node;
 }
 
+void aji_node_drop_saved(aji_node *node) {
+    for (int i = 0; i < node->n_in; i++) {
+        aji_value_release(node->saved_in[i]);
+        node->saved_in[i] = NULL;
+    }
+    for (int k = 0; k < node->n_out; k++) {
+        aji_value_release(node->saved_out[k]);
+        node->saved_out[k] = NULL;
+    }
+}
+
 void aji_node_clear(aji_node *node) {
     aji_value_release(node->grad);
     node->grad = NULL;
     if (!node->recording)
         return;
     node->recording = NULL;
-    for (int i = 0; i < node->n_in; i++) {
+    aji_node_drop_saved(node);
+    for (int i = 0; i < node->n_in; i++)
         if (node->in[i].node)
             aji_link_release(&node->in[i].node->link);
-        aji_value_release(node->saved_in[i]);
-    }
-    for (int k = 0; k < node->n_out; k++)
-        aji_value_release(node->saved_out[k]);
     if (node->op->attr_free)
         node->op->attr_free(node->ctx, node->attr);
     if (node->comm)

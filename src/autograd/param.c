@@ -59,7 +59,10 @@ aj_status aj_param_set(aj_tensor *param, aj_tensor *value) {
     if (aj_tensor_device(value) != aj_tensor_device(param))
         return aj_raise(ctx, AJ_ERR_DEVICE, "%s: the value is on %s; expected %s, as the parameter", op,
                         aj_device_name(aj_tensor_device(value)), aj_device_name(aj_tensor_device(param)));
-    aji_tensor_set_value(param, aji_value_retain(aji_tensor_value(value, "aj_param_set")));
+    aji_value *v = aji_tensor_value(value, op);
+    if (!v)
+        return aj_ctx_status(ctx);
+    aji_tensor_set_value(param, aji_value_retain(v));
     return AJ_OK;
 }
 
@@ -79,6 +82,6 @@ void aj_zero_grad(aj_tensor *param) {
 }
 
 aj_tensor *aj_detach(aj_tensor *x) {
-    aji_value *v = x ? aji_tensor_value(x, "aj_detach") : NULL;
+    aji_value *v = x ? aji_tensor_pending(x, "aj_detach") : NULL;
     return v ? aji_tensor_wrap(aji_value_retain(v), "aj_detach") : NULL;
 }

@@ -102,16 +102,25 @@ aj_status aji_forward_reduction(aji_call *c, aji_reduction kind) {
     const aji_axes *a = c->attr;
     aji_meta kept = with_axes(&c->in_meta[0], a);
     kept.dtype = c->out_meta[0].dtype;
-    aji_value *v = aji_value_new(c->ctx, c->device, &kept);
-    if (!v)
+    c->y[0] = aji_value_new(c->ctx, c->device, &c->out_meta[0]);
+    if (!c->y[0])
         return AJ_ERR_MEMORY;
-    aj_status status = aji_do_reduce(a->call, kind, c->x[0], a->mask, v);
-    if (status == AJ_OK) {
-        c->y[0] = aji_value_reshape(v, &c->out_meta[0]);
-        status = c->y[0] ? AJ_OK : AJ_ERR_MEMORY;
-    }
-    aji_value_release(v);
-    return status;
+    aji_value y = *c->y[0]; /* with the reduced axes */
+    y.meta = kept;
+    aji_value_set_contiguous(&y);
+    return aji_value_reduce(a->call, kind, c->x[0], a->mask, &y);
+}
+
+aj_status aji_forward_argument(aji_call *c, bool largest) {
+    const aji_axes *a = c->attr;
+    c->y[0] = aji_value_new(c->ctx, c->device, &c->out_meta[0]);
+    if (!c->y[0])
+        return AJ_ERR_MEMORY;
+    aji_value y = *c->y[0];
+    y.meta = with_axes(&c->in_meta[0], a);
+    y.meta.dtype = AJ_I64;
+    aji_value_set_contiguous(&y);
+    return aji_do_argument(a->call, largest, c->x[0], a->axis[0], &y);
 }
 
 aj_status aji_forward_formula(aji_call *c, aj_tensor *(*formula)(aj_tensor *const *x, const void *attr)) {
@@ -124,7 +133,7 @@ aj_status aji_forward_formula(aji_call *c, aj_tensor *(*formula)(aj_tensor *cons
         n++;
     if (n == c->n_in)
         y = formula(x, c->attr);
-    aji_value *v = y ? aji_tensor_value(y, c->op->name) : NULL;
+    aji_value *v = y ? aji_tensor_pending(y, c->op->name) : NULL;
     if (v)
         c->y[0] = aji_value_retain(v);
     aj_status status = aj_scope_end(scope);

@@ -24,7 +24,8 @@ aj_status aji_infer_accumulation(aji_call *c);
 aj_status aji_infer_extremum(aji_call *c);
 /* The same for f64 and f32 only. */
 aj_status aji_infer_float_reduction(aji_call *c);
-aj_status aji_forward_reduction(aji_call *c, aji_reduction kind);
+aj_status aji_forward_reduction(aji_call *c, aji_reduction kind); /* with AJI_OP_LAZY */
+aj_status aji_forward_argument(aji_call *c, bool largest);
 /* Call a reduction: attr for aj_NAME(x), attr for aj_NAME_axes. */
 aj_tensor *aji_reduce_all(const aji_op *op, const char *call, aj_tensor *x);
 aj_tensor *aji_reduce_axes(const aji_op *op, const char *call, aj_tensor *x, int n, const int *axes, bool keepdims);

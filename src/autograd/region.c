@@ -63,12 +63,15 @@ aji_value *aji_window_view(aji_value *v, const int64_t *lo, const int64_t *exten
     return aji_value_view(v, &meta, v->strides, empty ? v->offset : offset);
 }
 
+bool aji_is_zero(const aji_value *v) {
+    double number;
+    return aji_value_is_full(v, &number) && number == 0;
+}
+
 aj_status aji_fill(const char *op, aji_value *part, aji_value *from) {
     if (!part)
         return aj_ctx_status(from->ctx);
-    aji_value *source = aji_value_broadcast(from, &part->meta);
-    aj_status status = source ? aji_do_copy(op, source, part) : aj_ctx_status(from->ctx);
-    aji_value_release(source);
+    aj_status status = aji_value_evaluate_into(op, from, part);
     aji_value_release(part);
     return status;
 }

@@ -20,7 +20,8 @@ aji_value *aji_range_view(aji_value *v, const aji_range *range); /* a normalized
 aji_value *aji_part_view(aji_value *v, int axis, int64_t start, int64_t count);
 aji_value *aji_window_view(aji_value *v, const int64_t *lo, const int64_t *extents);
 
-/* part = from, which broadcasts to it. Releases part, a view; part NULL: the error is raised already. */
+bool aji_is_zero(const aji_value *v); /* pending, and 0 everywhere */
+/* part = from, pending or not, which broadcasts to it. Releases part, a view; part NULL: the error is raised already. */
 aj_status aji_fill(const char *op, aji_value *part, aji_value *from);
 /* The end of a forward: y becomes its result if status is AJ_OK, else it is released. y NULL: the error is raised already. */
 aj_status aji_finish(aji_call *c, aji_value *y, aj_status status);

@@ -6,10 +6,17 @@
  */
 #include "autograd/autograd_private.h"
 
+/* What has been collected for one output or leaf: a value, and what it depends on where derivatives of it are wanted. Holds references. */
+typedef struct gradient {
+    aji_value *value; /* NULL: zero so far */
+    aji_link *link;
+    int out;
+} gradient;
+
 /* A leaf that the sweep collects for. Sweeps may nest (a vjp may differentiate): the outer one's claim on the leaf is put back at the end. */
 typedef struct collected {
     aji_node *leaf;
-    aj_tensor *grad; /* kept; NULL: zero so far */
+    gradient grad;
     aji_sweep *outer;
     int64_t outer_slot;
 } collected;
@@ -19,14 +26,17 @@ struct aji_sweep {
     aji_autograd *ag;
     const aji_sweep_spec *spec;
     aji_recording *recording;
-    int64_t from, n;   /* visits the nodes [from, from + n) */
-    bool *visit;       /* by node */
-    int64_t *first;    /* by node: its outputs' place in grads; n + 1 entries */
-    aj_tensor **grads; /* by output: collected so far, kept */
-    bool *captured;    /* by output: a result of aj_grad_of */
+    int64_t from, n;     /* visits the nodes [from, from + n) */
+    bool *visit;         /* by node */
+    int64_t *first;      /* by node: its outputs' place in grads; n + 1 entries */
+    gradient *grads;     /* by output */
+    bool *captured;      /* by output: a result of aj_grad_of */
+    aj_tensor **scratch; /* arrays for the call of a vjp */
+    int64_t scratch_capacity;
     collected *leaves;
     int64_t n_leaves, leaves_capacity;
     bool communicates;
+    bool consumes; /* nobody will ask again: what a node saved goes as soon as it was visited */
 };
 
 int64_t aji_sweep_count(const aji_sweep *sweep) {
@@ -67,7 +77,7 @@ static aj_status collect_for(aji_sweep *s, aji_node *leaf) {
     if (status != AJ_OK)
         return status;
     s->leaves = items;
-    s->leaves[s->n_leaves] = (collected){leaf, NULL, leaf->sweep, leaf->slot};
+    s->leaves[s->n_leaves] = (collected){leaf, {0}, leaf->sweep, leaf->slot};
     aji_link_retain(&leaf->link);
     leaf->sweep = s;
     leaf->slot = s->n_leaves++;
@@ -91,7 +101,7 @@ static bool wanted(const aji_sweep *s, aji_edge e) {
 }
 
 /* Where a gradient for this edge is collected; NULL: nowhere. */
-static aj_tensor **place(aji_sweep *s, aji_edge e) {
+static gradient *place(aji_sweep *s, aji_edge e) {
     if (!wanted(s, e))
         return NULL;
     return e.node->op ? &s->grads[s->first[e.node->index - s->from] + e.out] : &s->leaves[e.node->slot].grad;
@@ -151,22 +161,56 @@ static aj_status mark_reached(aji_sweep *s) {
 
 /* ---- gradients ---- */
 
-/* A handle of our own on the same value and node: keeping g itself would take it out of its owner's scope. */
-static aj_tensor *alias(aj_tensor *g) {
-    int out;
-    aji_link *link = aji_tensor_link(g, &out);
-    aji_value *v = aji_tensor_value(g, "aj_backward");
-    aj_tensor *t = v ? aji_tensor_wrap(aji_value_retain(v), "aj_backward") : NULL;
-    if (t && link)
-        aji_tensor_set_link(t, link, out);
+static void gradient_release(gradient *g) {
+    aji_value_release(g->value);
+    aji_link_release(g->link);
+    *g = (gradient){0};
+}
+
+/* Takes over the value's reference. */
+static void gradient_set(gradient *g, aji_value *value, aji_link *link, int out) {
+    if (link)
+        aji_link_retain(link);
+    gradient_release(g);
+    *g = (gradient){value, link, out};
+}
+
+/* A handle of the current scope; NULL raised. */
+static aj_tensor *gradient_handle(const gradient *g) {
+    aj_tensor *t = aji_tensor_wrap(aji_value_retain(g->value), "aj_backward");
+    if (t && g->link)
+        aji_tensor_set_link(t, g->link, g->out);
     return t;
 }
 
-static aj_status add_gradient(aji_sweep *s, aj_tensor **sum, aj_tensor *g) {
-    g = *sum ? aj_add(*sum, g) : alias(g);
-    if (!g)
+/* The same, and the gradient is given up: the handle may be the only one to hold the value, which may be overwritten then. */
+static aj_tensor *gradient_take(gradient *g) {
+    aj_tensor *t = gradient_handle(g);
+    gradient_release(g);
+    return t;
+}
+
+static aj_status add_gradient(aji_sweep *s, gradient *sum, aj_tensor *g) {
+    aji_value *value = aji_tensor_pending(g, "aj_backward");
+    int out = 0;
+    if (!value)
         return aj_ctx_status(s->ctx);
-    aj_assign(sum, g);
+    if (!sum->value) {
+        aji_link *link = aji_tensor_link(g, &out);
+        gradient_set(sum, aji_value_retain(value), link, out);
+    } else if (!aji_sweep_creates_graph(s)) {
+        aji_step add = {.opcode = AJI_STEP_ADD, .dtype = value->meta.dtype};
+        aji_value *both[] = {sum->value, value};
+        if (!(value = aji_value_step(s->ctx, value->device, &value->meta, &add, 2, both)))
+            return aj_ctx_status(s->ctx);
+        gradient_set(sum, value, NULL, 0);
+    } else {
+        aj_tensor *before = gradient_handle(sum), *total = before ? aj_add(before, g) : NULL;
+        if (!total)
+            return aj_ctx_status(s->ctx);
+        aji_link *link = aji_tensor_link(total, &out);
+        gradient_set(sum, aji_value_retain(aji_tensor_pending(total, "aj_backward")), link, out);
+    }
     return AJ_OK;
 }
 
@@ -176,7 +220,7 @@ static aj_status seed_roots(aji_sweep *s) {
         aji_edge e = aji_tensor_edge(spec->outs[k]);
         if (!spec->grads && e.node && !e.node->op && collect_for(s, e.node) != AJ_OK)
             return AJ_ERR_MEMORY;
-        aj_tensor **sum = place(s, e);
+        gradient *sum = place(s, e);
         if (!sum)
             continue; /* depends on nothing that is wanted */
         aj_tensor *seed = spec->seeds && spec->seeds[k] ? spec->seeds[k] : aji_full_like(spec->outs[k], 1);
@@ -194,25 +238,47 @@ static aj_tensor *operand(const aji_sweep *s, aji_value *v, aji_edge from, const
     return t;
 }
 
-static aj_status call_vjp(aji_sweep *s, aji_node *node, aj_tensor **g_out, aj_tensor **arrays, bool *want) {
-    aj_tensor **in = arrays, **out = in + node->n_in, **g_in = out + node->n_out;
-    for (int i = 0; i < node->n_in; i++) {
-        want[i] = wanted(s, node->in[i]);
-        g_in[i] = in[i] = NULL;
-        if (node->saved_in[i] && !(in[i] = operand(s, node->saved_in[i], node->in[i], node->op->name)))
+/* The vjp's arrays: in, out, g_in, g_out, then want. */
+static aj_status make_arrays(aji_sweep *s, int64_t i, aji_call *c) {
+    aji_node *node = c->node;
+    int64_t pointers = 2 * (node->n_in + node->n_out), bytes = node->n_in;
+    int64_t wanted_slots = pointers + (bytes + (int64_t)sizeof(void *) - 1) / (int64_t)sizeof(void *);
+    void *scratch = s->scratch;
+    if (aji_grow(s->ctx, &scratch, &s->scratch_capacity, wanted_slots, sizeof(*s->scratch)) != AJ_OK)
+        return AJ_ERR_MEMORY;
+    s->scratch = scratch;
+    aj_tensor **in = s->scratch, **out = in + node->n_in, **g_in = out + node->n_out, **g_out = g_in + node->n_in;
+    bool *want = (bool *)(g_out + node->n_out);
+    for (int k = 0; k < node->n_in; k++) {
+        want[k] = wanted(s, node->in[k]);
+        in[k] = g_in[k] = NULL;
+        if (node->saved_in[k] && !(in[k] = operand(s, node->saved_in[k], node->in[k], node->op->name)))
             return AJ_ERR_MEMORY;
     }
     for (int k = 0; k < node->n_out; k++) {
-        out[k] = NULL;
-        aji_edge self = {aji_dtype_is_float(node->out_meta[k].dtype) ? node : NULL, k};
+        bool floating = aji_dtype_is_float(node->out_meta[k].dtype);
+        gradient *g = &s->grads[s->first[i] + k];
+        out[k] = g_out[k] = NULL;
+        aji_edge self = {floating ? node : NULL, k};
         if (node->saved_out[k] && !(out[k] = operand(s, node->saved_out[k], self, node->op->name)))
             return AJ_ERR_MEMORY;
-        if (!g_out[k] && aji_dtype_is_float(node->out_meta[k].dtype)) {
-            g_out[k] = aj_keep(aji_zeros_meta(s->ctx, node->device, &node->out_meta[k]));
-            if (!g_out[k])
-                return AJ_ERR_MEMORY;
-        }
+        if (floating && g->value)
+            g_out[k] = s->captured[s->first[i] + k] ? gradient_handle(g) : gradient_take(g);
+        else if (floating)
+            g_out[k] = aji_zeros_meta(s->ctx, node->device, &node->out_meta[k]);
+        if (floating && !g_out[k])
+            return AJ_ERR_MEMORY;
     }
+    c->in = in;
+    c->out = out;
+    c->g_in = g_in;
+    c->g_out = g_out;
+    c->want = want;
+    return AJ_OK;
+}
+
+static aj_status call_vjp(aji_sweep *s, int64_t i) {
+    aji_node *node = aji_sweep_node(s, i);
     aji_call c = {.ctx = s->ctx,
                   .op = node->op,
                   .attr = node->attr,
@@ -222,47 +288,50 @@ static aj_status call_vjp(aji_sweep *s, aji_node *node, aj_tensor **g_out, aj_te
                   .n_out = node->n_out,
                   .in_meta = node->in_meta,
                   .out_meta = node->out_meta,
-                  .in = in,
-                  .out = out,
-                  .g_out = g_out,
-                  .g_in = g_in,
-                  .want = want,
                   .node = node,
                   .sweep = s};
-    aj_status status = node->op->vjp(&c);
+    aj_status status = make_arrays(s, i, &c);
+    if (status == AJ_OK)
+        status = node->op->vjp(&c);
     if (status == AJ_OK)
         status = aj_ctx_status(s->ctx);
-    for (int i = 0; i < node->n_in && status == AJ_OK; i++) {
-        if (!want[i] || !g_in[i])
+    for (int k = 0; k < node->n_in && status == AJ_OK; k++) {
+        if (!c.want[k] || !c.g_in[k])
             continue;
-        aj_tensor *g = node->op->flags & AJI_OP_ELEMENTWISE ? aji_sum_to(g_in[i], &node->in_meta[i]) : g_in[i];
-        status = g ? add_gradient(s, place(s, node->in[i]), g) : aj_ctx_status(s->ctx);
+        bool elementwise = node->op->flags & AJI_OP_ELEMENTWISE;
+        aj_tensor *g = elementwise ? aji_sum_to(c.g_in[k], &node->in_meta[k]) : c.g_in[k];
+        status = g ? add_gradient(s, place(s, node->in[k]), g) : aj_ctx_status(s->ctx);
     }
     return status;
 }
 
+/* Handles that a vjp makes are released after it. A communication may leave requests in its scope, and a custom operation anything. */
+static aj_status call_in_scope(aji_sweep *s, int64_t i) {
+    if (!(aji_sweep_node(s, i)->op->flags & (AJI_OP_COMM | AJI_OP_CUSTOM))) {
+        aji_handles handles = aji_handles_begin(s->ctx);
+        aj_status status = call_vjp(s, i);
+        aji_handles_release(handles);
+        return status;
+    }
+    aj_scope *scope = aj_scope_begin(s->ctx);
+    if (!scope)
+        return AJ_ERR_MEMORY;
+    aj_status status = call_vjp(s, i), ended = aj_scope_end(scope);
+    return status == AJ_OK ? ended : status;
+}
+
 static aj_status visit(aji_sweep *s, int64_t i) {
     aji_node *node = aji_sweep_node(s, i);
-    aj_tensor **g_out = s->grads + s->first[i];
+    gradient *g_out = s->grads + s->first[i];
     bool arrived = is_comm(node);
     for (int k = 0; k < node->n_out; k++)
-        arrived = arrived || g_out[k];
-    if (!s->visit[i] || !arrived)
-        return AJ_OK;
-    size_t n_arrays = (size_t)(2 * node->n_in + node->n_out), bytes = n_arrays * sizeof(aj_tensor *) + (size_t)node->n_in;
-    void *block = aji_alloc(s->ctx, bytes);
-    aj_scope *scope = block ? aj_scope_begin(s->ctx) : NULL;
-    aj_status status = AJ_ERR_MEMORY;
-    if (scope) {
-        aj_tensor **arrays = block;
-        status = call_vjp(s, node, g_out, arrays, (bool *)(arrays + n_arrays));
-        aj_status ended = aj_scope_end(scope);
-        status = status == AJ_OK ? ended : status;
-    }
-    aji_free(s->ctx, block, bytes);
+        arrived = arrived || g_out[k].value;
+    aj_status status = s->visit[i] && arrived ? call_in_scope(s, i) : AJ_OK;
+    if (s->consumes)
+        aji_node_drop_saved(node);
     for (int k = 0; k < node->n_out; k++)
         if (!s->captured[s->first[i] + k])
-            aj_release(&g_out[k]);
+            gradient_release(&g_out[k]);
     return status;
 }
 
@@ -272,30 +341,33 @@ static aj_status visit(aji_sweep *s, int64_t i) {
 static aj_status hand_out(aji_sweep *s) {
     const aji_sweep_spec *spec = s->spec;
     for (int i = 0; i < spec->n_in; i++) {
-        aj_tensor **sum = place(s, aji_tensor_edge(spec->ins[i]));
-        spec->grads[i] = sum && *sum ? alias(*sum) : aji_zeros_like(spec->ins[i]);
+        const gradient *sum = place(s, aji_tensor_edge(spec->ins[i]));
+        spec->grads[i] = sum && sum->value ? gradient_handle(sum) : aji_zeros_like(spec->ins[i]);
         if (!spec->grads[i])
             return aj_ctx_status(s->ctx);
     }
     return AJ_OK;
 }
 
-/* Add to the parameters: all, or none if an addition fails. */
+/* Add to the parameters: all, or none if an addition fails. The sums are evaluated here: what they need of the recording can go then. */
 static aj_status commit(aji_sweep *s) {
     for (int64_t i = 0; i < s->n_leaves; i++) {
         collected *c = &s->leaves[i];
-        if (!c->grad || !c->leaf->grad)
+        if (!c->grad.value)
             continue;
-        aj_tensor *before = aji_tensor_wrap(aji_value_retain(c->leaf->grad), "aj_backward");
-        if (!before || add_gradient(s, &c->grad, before) != AJ_OK)
+        aj_tensor *before = c->leaf->grad ? aji_tensor_wrap(aji_value_retain(c->leaf->grad), "aj_backward") : NULL;
+        if (c->leaf->grad && (!before || add_gradient(s, &c->grad, before) != AJ_OK))
             return aj_ctx_status(s->ctx);
+        aj_status status = aji_value_evaluate(c->grad.value);
+        if (status != AJ_OK)
+            return status;
     }
     for (int64_t i = 0; i < s->n_leaves; i++) {
         collected *c = &s->leaves[i];
-        if (!c->grad)
+        if (!c->grad.value)
             continue;
         aji_value_release(c->leaf->grad);
-        c->leaf->grad = aji_value_retain(aji_tensor_value(c->grad, "aj_backward"));
+        c->leaf->grad = aji_value_retain(c->grad.value);
     }
     return AJ_OK;
 }
@@ -320,15 +392,16 @@ static aj_status open_sweep(aji_sweep *s) {
 
 static void close_sweep(aji_sweep *s) {
     for (int64_t i = 0; s->grads && i < s->first[s->n]; i++)
-        aj_release(&s->grads[i]);
+        gradient_release(&s->grads[i]);
     for (int64_t i = s->n_leaves - 1; i >= 0; i--) {
         collected *c = &s->leaves[i];
-        aj_release(&c->grad);
+        gradient_release(&c->grad);
         c->leaf->sweep = c->outer;
         c->leaf->slot = c->outer_slot;
         aji_link_release(&c->leaf->link);
     }
     size_t outputs = s->first ? (size_t)s->first[s->n] : 0;
+    aji_free(s->ctx, s->scratch, (size_t)s->scratch_capacity * sizeof(*s->scratch));
     aji_free(s->ctx, s->leaves, (size_t)s->leaves_capacity * sizeof(*s->leaves));
     aji_free(s->ctx, s->captured, outputs);
     aji_free(s->ctx, s->grads, outputs * sizeof(*s->grads));
@@ -435,6 +508,7 @@ aj_status aji_sweep_run(aj_ctx *ctx, const char *op, const aji_sweep_spec *spec)
     aji_recording *r = ag ? ag->recording : NULL;
     if (status == AJ_OK) {
         aji_sweep s = {.ctx = ctx, .ag = ag, .spec = spec, .recording = r, .from = spec->from, .n = r->n - spec->from};
+        s.consumes = !spec->grads && !(spec->flags & AJ_RETAIN_GRAPH);
         bool stopped = r->stopped;
         int no_grad = ag->no_grad;
         int64_t before = r->n;

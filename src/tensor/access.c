@@ -84,22 +84,6 @@ aj_status aj_read(aj_tensor *t, void *out, size_t bytes) {
     return AJ_OK;
 }
 
-static double decode(aj_dtype dtype, const void *data) {
-    switch (dtype) {
-    case AJ_F64:
-        return *(const double *)data;
-    case AJ_F32:
-        return *(const float *)data;
-    case AJ_I64:
-        return (double)*(const int64_t *)data;
-    case AJ_I32:
-        return *(const int32_t *)data;
-    case AJ_U8:
-        return *(const uint8_t *)data;
-    }
-    return NAN;
-}
-
 double aj_item(aj_tensor *t) {
     static const char op[] = "aj_item";
     if (!t)
@@ -113,7 +97,7 @@ double aj_item(aj_tensor *t) {
     aji_value *v = to_host(t, "item");
     if (!v)
         return NAN;
-    double item = decode(t->meta.dtype, aji_value_data(v));
+    double item = aji_decode(t->meta.dtype, aji_value_data(v));
     aji_value_release(v);
     return item;
 }

@@ -46,6 +46,11 @@ static void defaults_from_environment(aj_ctx_opts *o) {
         o->disable_pool = 1;
 }
 
+static bool fuses_by_environment(void) {
+    const char *fuse = getenv("ADJOIN_FUSE");
+    return !fuse || strcmp(fuse, "0") != 0;
+}
+
 aj_status aj_ctx_create(aj_ctx **ctx, const aj_ctx_opts *opts) {
     if (!ctx)
         return AJ_ERR_ARG;
@@ -72,6 +77,7 @@ aj_status aj_ctx_create(aj_ctx **ctx, const aj_ctx_opts *opts) {
         return AJ_ERR_MEMORY;
     memset(c, 0, bytes);
     c->opts = o;
+    c->fuse = fuses_by_environment();
     c->stat[AJ_STAT_ALLOCATIONS] = 1;
     c->cpu = (struct aji_device){&aji_cpu_table, c};
     c->test = (struct aji_device){&aji_test_table, c};

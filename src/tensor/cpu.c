@@ -161,6 +161,7 @@ const aji_device_table aji_cpu_table = {
     .copy = cpu_copy,
     .run = aji_cpu_run,
     .reduce = aji_cpu_reduce,
+    .argument = aji_cpu_argument,
     .cumsum = aji_cpu_cumsum,
     .take = aji_cpu_take,
     .scatter_add = aji_cpu_scatter_add,

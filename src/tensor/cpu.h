@@ -55,12 +55,16 @@ void aji_copy_region(void *dst, const void *src, aji_walk *walk, size_t size);
 
 /* ---- elementwise steps (cpu_steps.c) ---- */
 
-#define AJI_BLOCK 256 /* elements that one call of a kernel works on at most */
+#define AJI_BLOCK 512 /* elements that one call of a kernel works on at most */
 
-/* dst[i] = step(src[0][i], ...) for n elements. dst overlaps no source. */
-typedef void aji_kernel(int n, void *restrict dst, const void *const src[3], const double imm[2]);
+/* dst[i] = step(src[0][i], ...) for n elements. dst overlaps no source, but may be one whose entries have the size of the result's. */
+typedef void aji_kernel(int n, void *dst, const void *const src[3], const double imm[2]);
 aji_kernel *aji_step_kernel(const aji_step *step); /* NULL: the step does not exist for this dtype */
-int aji_step_arity(aji_opcode opcode);             /* registers it reads: 1 to 3 */
+/* Instruction sets that kernels are compiled for, the last one being the best; what the machine has and ADJOIN_CPU allows is taken. */
+typedef enum aji_cpu_set { AJI_CPU_BASE, AJI_CPU_AVX2, AJI_CPU_AVX512, AJI_N_CPU_SETS } aji_cpu_set;
+const char *aji_cpu_set_name(aji_cpu_set set);
+aji_kernel *aji_step_kernel_of(aji_cpu_set set, const aji_step *step); /* NULL also where the machine does not have the set */
+int aji_step_arity(aji_opcode opcode);                                 /* values it reads: 1 to 3 */
 const char *aji_step_name(aji_opcode opcode);
 
 /* A float as integer type T: truncated, saturated at the ends of the range, 0 for NaN. */
@@ -68,7 +72,9 @@ const char *aji_step_name(aji_opcode opcode);
 
 /* ---- slots ---- */
 aj_status aji_cpu_run(aj_ctx *ctx, const aji_program *program, const aji_value *const *in, const aji_value *const *out);
-aj_status aji_cpu_reduce(aj_ctx *ctx, aji_reduction kind, const aji_value *x, unsigned axes, const aji_value *out);
+aj_status aji_cpu_reduce(aj_ctx *ctx, aji_reduction kind, const aji_program *program, int reduced, const aji_meta *shape,
+                         unsigned axes, const aji_value *const *in, const aji_value *result, const aji_value *const *out);
+aj_status aji_cpu_argument(aj_ctx *ctx, bool largest, const aji_value *x, int axis, const aji_value *out);
 aj_status aji_cpu_cumsum(aj_ctx *ctx, const aji_value *x, int axis, const aji_value *out);
 aj_status aji_cpu_take(aj_ctx *ctx, const char *op, const aji_value *x, int axis, const aji_value *index, const aji_value *out);
 aj_status aji_cpu_scatter_add(aj_ctx *ctx, const char *op, const aji_value *value, int axis, const aji_value *index,

@@ -4,12 +4,14 @@
 #define TAG PASTE(f64, SET)
 #define W double
 #define M(function) function
+#define V(function) aji_##function
 #include "tensor/cpu_steps_dtype.h"
 
 #define T float
 #define TAG PASTE(f32, SET)
 #define W float
 #define M(function) function##f
+#define V(function) aji_##function##f
 #include "tensor/cpu_steps_dtype.h"
 
 #define T int64_t
@@ -42,10 +44,13 @@ static const struct kernel_set IN_SET(set) = {
         {
 #define AJI_UNARY(name, formula) [AJI_STEP_##name] = {ALL(name)},
 #define AJI_FLOAT_UNARY(name, formula) [AJI_STEP_##name] = {FLOATS(name)},
+#define AJI_FLOAT_TRIG(name, function) [AJI_STEP_##name] = {FLOATS(name)},
 #define AJI_BINARY(name, formula) [AJI_STEP_##name] = {ALL(name)},
 #define AJI_FLOAT_BINARY(name, formula) [AJI_STEP_##name] = {FLOATS(name)},
+#define AJI_TERNARY(name, formula) [AJI_STEP_##name] = {ALL(name)},
 #define AJI_COMPARE(name, formula) [AJI_STEP_##name] = {ALL(name)},
 #define AJI_IMMEDIATE(name, formula) [AJI_STEP_##name] = {ALL(name)},
+#define AJI_BINARY_IMMEDIATE(name, formula) [AJI_STEP_##name] = {ALL(name)},
 #define AJI_FLOAT_IMMEDIATE(name, formula) [AJI_STEP_##name] = {FLOATS(name)},
 #include "tensor/steps.def"
             [AJI_STEP_WHERE] = {ALL(WHERE)},

@@ -18,8 +18,13 @@ aj_status aji_do_run(const char *op, const aji_program *program, const aji_value
     return CALL(out[0], run, program, in, out);
 }
 
-aj_status aji_do_reduce(const char *op, aji_reduction kind, const aji_value *x, unsigned axes, const aji_value *out) {
-    return CALL(x, reduce, kind, x, axes, out);
+aj_status aji_do_reduce(const char *op, aji_reduction kind, const aji_program *program, int reduced, const aji_meta *shape,
+                        unsigned axes, const aji_value *const *in, const aji_value *result, const aji_value *const *out) {
+    return CALL(result, reduce, kind, program, reduced, shape, axes, in, result, out);
+}
+
+aj_status aji_do_argument(const char *op, bool largest, const aji_value *x, int axis, const aji_value *out) {
+    return CALL(x, argument, largest, x, axis, out);
 }
 
 aj_status aji_do_cumsum(const char *op, const aji_value *x, int axis, const aji_value *out) {

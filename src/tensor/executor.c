@@ -1,251 +1,529 @@
 /*
- * The `run` slot of the CPU: a program of elementwise steps in one pass over memory.
+ * The `run` and `reduce` slots of the CPU: a program of elementwise steps in one pass over memory, its results stored or reduced.
  *
- * All elementwise work of the library comes through here as an aji_program: operations describe what is to be computed as steps on
- * registers, and never see a loop or an address. Whether a program holds the one step of one operation or the fused steps of thirty
- * is the caller's choice, so that deferring and fusing elementwise work changes no operation, and nothing in this file.
+ * All elementwise work of the library comes through here as an aji_program: operations describe what is to be computed as steps on values, and
+ * never see a loop or an address.
  *
- * The interpreter goes through the outputs in blocks of AJI_BLOCK elements. Per block every step is one call of a vectorised kernel
- * on registers that hold one block each, so intermediate results stay in the first-level cache, and the interpreter's own cost is
- * shared by all elements of a block. To save copies, a register is not always memory of its own: each value that the program reads
- * or computes has a *place*, found once per run:
+ * The interpreter goes through the outputs' space (space.h) in blocks of at most AJI_BLOCK elements, which lie in one row, or where rows are
+ * short and nothing is reduced, in several. Per block every step is one call of a vectorised kernel, so intermediate results stay in
+ * the first-level cache, and the interpreter's own cost is shared by all elements of a block. Each value that the program reads or computes has
+ * a *place*:
  *
- *   input, contiguous     the operand's own memory; the place moves on with the blocks
- *   input, one number     a slot of the arena, filled once per run
- *   input, any strides    a slot, filled per block; where a block lies inside one contiguous row, the operand's own memory. Blocks carry on
- *                         across rows, so they are full whatever the inner extent
- *   input to overwrite    a slot, filled per block, before any output of the block is written
- *   output                the output's memory; the place moves on with the blocks
- *   intermediate          a slot, given to another value after the last step that reads it
+ *   input, a block of it contiguous   the operand's own memory
+ *   input, any strides                a slot of the arena, filled per block
+ *   input, one number                 a slot, filled once per run
+ *   what lies in a box, outside it    none: steps in a box are left out there
+ *   PLACE                             the place of its operand, or outside the box zeros, filled once per run
+ *   input to overwrite                a slot, filled per block, before any output of the block is written
+ *   output                            the output's memory, where a block of it is contiguous
+ *   intermediate                      a slot, given to another value after the last step that reads it
  *
  * "To overwrite" is an input on the storage of an output: an output may be the very window of a contiguous input (updates in place).
  *
- * Registers are written more than once, values only once: the plan numbers the inputs 0 ... n_in-1 and the result of step s n_in + s, and
- * follows which value each register holds.
+ * Values are numbered: the inputs 0 ... n_in-1, the result of step s n_in + s.
  */
 #include <string.h>
 
+#include "tensor/accumulate.h"
 #include "tensor/cpu.h"
+#include "tensor/space.h"
 
 #define MAX_VALUES (AJI_MAX_INPUTS + AJI_MAX_STEPS)
-/* Living values never outnumber the registers, one more is being written, and filled inputs stay for the whole run. */
-#define MAX_SLOTS (AJI_MAX_REGISTERS + 1 + AJI_MAX_INPUTS)
-_Static_assert(MAX_SLOTS <= 64, "free slots are kept in a mask of 64 bits");
+#define MAX_OPERANDS (AJI_MAX_INPUTS + AJI_MAX_OUTPUTS + 1) /* the last one: the result of a reduction */
+#define MAX_CUTS (2 * AJI_MAX_BOXES + 4)
+#define EDGE 16 /* elements: ghosts, say */
 #define NEVER (-1)
-#define ALWAYS (AJI_MAX_STEPS + 1) /* a last use after all steps of all blocks */
+#define SHORT_ROW 64 /* elements: blocks of several rows pay */
 
-typedef enum input_kind { UNUSED, IN_PLACE, ONE_NUMBER, STRIDED } input_kind;
-
-typedef struct input {
-    input_kind kind;
-    bool overwritten; /* by an output: to be copied before */
-    size_t size;
-    const char *data;
-    aji_walk walk; /* strided: where the next block begins */
-} input;
+typedef enum input_kind { UNUSED, ONE_NUMBER, DIRECT, COPIED } input_kind;
 
 typedef struct planned_step {
     aji_kernel *kernel;
     const double *imm;
     int dst, n_src, src[3]; /* values */
+    int box;                /* the step is left out outside it; of PLACE: see there; AJI_EVERYWHERE: in none */
+    bool places;            /* PLACE: no kernel */
+    size_t size;
 } planned_step;
 
 typedef struct plan {
-    int64_t numel;
-    int n_in, n_out, n_steps;
-    input in[AJI_MAX_INPUTS];
+    int n_in, n_out, n_steps, n_values;
+    aji_space space;
+    aji_operand operand[MAX_OPERANDS]; /* the inputs, then the outputs */
+    aji_space_box box[AJI_MAX_BOXES];
+    bool plain[AJI_MAX_BOXES]; /* nothing is computed in the box */
+    input_kind kind[AJI_MAX_INPUTS];
     planned_step steps[AJI_MAX_STEPS];
-    struct {
-        char *data; /* where the next block goes */
-        size_t size;
-        int value;
-        bool direct; /* the value's place is the output itself */
-    } out[AJI_MAX_OUTPUTS];
-    int last_use[MAX_VALUES]; /* the last step that reads the value, n_steps for outputs */
-    int slot[MAX_VALUES];     /* NEVER: the place is an operand */
-    int n_slots;
-    uint64_t free_slots;
+    int out[AJI_MAX_OUTPUTS];     /* the value of each */
+    bool direct[AJI_MAX_OUTPUTS]; /* the value's place is the output itself */
+    bool stored[AJI_MAX_STEPS];   /* the step's result has its place in an output */
+    bool dense[MAX_OPERANDS];
+    int last_use[MAX_VALUES]; /* the last step that reads the value; n_steps: an output, or read in every block */
+    int slot[MAX_VALUES];     /* NEVER: none */
+    int n_slots, n_free, free_slots[MAX_VALUES];
     char *place[MAX_VALUES]; /* for the block at hand */
-    char *arena;
-    size_t slot_bytes;
+    int n_cuts;
+    int64_t cut[MAX_CUTS]; /* where blocks of a row begin or end at least: at 0, at the ends of boxes, at the end */
+    char *arena, *zeros;
+    size_t slot_bytes, arena_bytes;
+    /* of a reduction */
+    int reduced; /* value; NEVER: none */
+    aji_kernel *to_accumulation;
+    aji_accumulator sum;
+    char *converted;
 } plan;
 
+/* ---- planning ---- */
+
 static int take_slot(plan *p) {
-    if (p->free_slots) {
-        int slot = __builtin_ctzll(p->free_slots);
-        p->free_slots &= p->free_slots - 1;
-        return slot;
-    }
-    return p->n_slots++;
+    return p->n_free > 0 ? p->free_slots[--p->n_free] : p->n_slots++;
 }
 
 static void drop_slot(plan *p, int value, int step) {
     if (p->slot[value] != NEVER && p->last_use[value] <= step)
-        p->free_slots |= (uint64_t)1 << p->slot[value];
+        p->free_slots[p->n_free++] = p->slot[value];
 }
 
-/* Which value each step reads, and when it is read last. */
-static aj_status plan_steps(aj_ctx *ctx, plan *p, const aji_program *program) {
-    int value_in[AJI_MAX_REGISTERS];
+/* Which steps lie in a box, and that the operand of PLACE is needed as long as its result, which has no place of its own. A box is plain if nothing is
+ * computed in it: its input is read with the zeros around it. */
+static void plan_boxes(plan *p, const aji_program *program) {
+    int box[MAX_VALUES];
+    for (int k = 0; k < program->n_boxes; k++)
+        p->plain[k] = true;
     for (int i = 0; i < p->n_in; i++)
-        value_in[i] = i;
-    for (int v = 0; v < p->n_in + p->n_steps; v++)
+        box[i] = program->box[i];
+    for (int s = 0; s < p->n_steps; s++) {
+        planned_step *step = &p->steps[s];
+        step->box = AJI_EVERYWHERE;
+        for (int k = 0; k < step->n_src && step->box == AJI_EVERYWHERE; k++)
+            step->box = box[step->src[k]];
+        if (step->places)
+            step->box = program->steps[s].src[1];
+        if (step->box != AJI_EVERYWHERE && (!step->places || step->src[0] >= p->n_in))
+            p->plain[step->box] = false;
+        box[step->dst] = step->places ? AJI_EVERYWHERE : step->box;
+    }
+    for (int s = p->n_steps - 1; s >= 0; s--) {
+        const planned_step *step = &p->steps[s];
+        if (step->places && p->last_use[step->dst] > p->last_use[step->src[0]])
+            p->last_use[step->src[0]] = p->last_use[step->dst];
+    }
+}
+
+/* What each step reads, and when a value is read last. */
+static aj_status plan_steps(aj_ctx *ctx, plan *p, const aji_program *program, int reduced) {
+    p->n_in = program->n_in;
+    p->n_out = program->n_out;
+    p->n_steps = program->n_steps;
+    p->n_values = p->n_in + p->n_steps;
+    p->n_slots = p->n_free = 0;
+    for (int v = 0; v < p->n_values; v++)
         p->last_use[v] = p->slot[v] = NEVER;
     for (int s = 0; s < p->n_steps; s++) {
         const aji_step *step = &program->steps[s];
         planned_step *planned = &p->steps[s];
         planned->kernel = aji_step_kernel(step);
-        if (!planned->kernel)
+        p->stored[s] = false;
+        planned->places = step->opcode == AJI_STEP_PLACE;
+        planned->size = aj_dtype_size(step->dtype);
+        if (!planned->kernel && !planned->places)
             return aj_raise(ctx, AJ_ERR_UNSUPPORTED, "adjoin: the step %s does not exist for %s on the CPU; use aj_cast",
                             aji_step_name(step->opcode), aj_dtype_name(step->dtype));
         planned->imm = step->imm;
+        planned->dst = p->n_in + s;
         planned->n_src = aji_step_arity(step->opcode);
         for (int k = 0; k < planned->n_src; k++) {
-            planned->src[k] = value_in[step->src[k]];
-            p->last_use[planned->src[k]] = s;
+            planned->src[k] = step->src[k];
+            p->last_use[step->src[k]] = s;
         }
-        planned->dst = value_in[step->dst] = p->n_in + s;
     }
     for (int k = 0; k < p->n_out; k++) {
-        p->out[k].value = value_in[program->out[k]];
-        p->last_use[p->out[k].value] = p->n_steps;
+        p->out[k] = program->out[k];
+        p->last_use[p->out[k]] = p->n_steps;
     }
+    p->reduced = reduced;
+    if (reduced != NEVER)
+        p->last_use[reduced] = p->n_steps;
+    if (program->n_boxes > 0)
+        plan_boxes(p, program);
     return AJ_OK;
 }
 
-/* How an input is to be read: over the outputs' axes, merged as far as its strides allow. */
-static void plan_input(plan *p, int i, const aji_value *in, const aji_value *const *out) {
-    input *x = &p->in[i];
-    const aji_meta *shape = &out[0]->meta;
-    x->overwritten = false;
+static void open_space(plan *p, const aji_program *program, const aji_meta *shape, const aji_value *const *in,
+                       const aji_value *const *out) {
+    aji_space_open(&p->space, shape, p->n_in + p->n_out, p->operand, program, p->box);
+    for (int i = 0; i < p->n_in; i++)
+        aji_space_set(&p->space, &p->operand[i], in[i], program->n_boxes ? program->box[i] : AJI_EVERYWHERE);
     for (int k = 0; k < p->n_out; k++)
-        x->overwritten = x->overwritten || out[k]->storage == in->storage;
-    x->data = aji_value_data(in);
-    x->size = aj_dtype_size(in->meta.dtype);
-    x->walk = (aji_walk){.ndim = shape->ndim};
-    int shift = shape->ndim - in->meta.ndim;
-    for (int d = 0; d < shape->ndim; d++) {
-        x->walk.shape[d] = shape->shape[d];
-        x->walk.strides[0][d] = d < shift || in->meta.shape[d - shift] == 1 ? 0 : in->strides[d - shift];
-    }
-    aji_walk_coalesce(&x->walk);
+        aji_space_set(&p->space, &p->operand[p->n_in + k], out[k], AJI_EVERYWHERE);
+}
+
+static bool is_one_number(const plan *p, const aji_operand *x) {
+    for (int d = 0; d < p->space.ndim; d++)
+        if (x->stride[d] != 0)
+            return false;
+    return true;
+}
+
+static void plan_input(plan *p, int i, const aji_value *in, const aji_value *const *out, bool several_rows) {
+    const aji_operand *x = &p->operand[i];
+    bool overwritten = false;
+    for (int k = 0; k < p->n_out; k++)
+        overwritten = overwritten || out[k]->storage == in->storage;
+    p->dense[i] = aji_space_is_dense(&p->space, x);
     if (p->last_use[i] == NEVER)
-        x->kind = UNUSED;
-    else if (x->walk.ndim == 1 && x->walk.strides[0][0] == 0)
-        x->kind = ONE_NUMBER;
+        p->kind[i] = UNUSED;
+    else if (is_one_number(p, x) && (x->box == AJI_EVERYWHERE || !p->plain[x->box]))
+        p->kind[i] = ONE_NUMBER;
+    else if (!overwritten && (several_rows ? p->dense[i] : x->stride[p->space.ndim - 1] == 1))
+        p->kind[i] = DIRECT;
     else
-        x->kind = x->walk.ndim == 1 && x->walk.strides[0][0] == 1 && !x->overwritten ? IN_PLACE : STRIDED;
-    if (x->kind == ONE_NUMBER)
-        p->last_use[i] = ALWAYS;
-    if (x->kind == ONE_NUMBER || x->kind == STRIDED)
+        p->kind[i] = COPIED;
+    if (p->kind[i] == ONE_NUMBER)
+        p->last_use[i] = p->n_steps;
+    if (p->kind[i] == ONE_NUMBER || p->kind[i] == COPIED || (p->kind[i] == DIRECT && x->box != AJI_EVERYWHERE))
         p->slot[i] = take_slot(p);
 }
 
 /* An output's memory is the place of its value, unless that is an input or has its place in an earlier output. */
-static void plan_output(plan *p, int k, const aji_value *out) {
-    p->out[k].data = aji_value_data(out);
-    p->out[k].size = aj_dtype_size(out->meta.dtype);
-    bool direct = p->out[k].value >= p->n_in;
+static void plan_output(plan *p, int k, bool several_rows) {
+    const aji_operand *y = &p->operand[p->n_in + k];
+    p->dense[p->n_in + k] = aji_space_is_dense(&p->space, y);
+    bool direct = p->out[k] >= p->n_in && (several_rows ? p->dense[p->n_in + k] : y->stride[p->space.ndim - 1] == 1);
     for (int earlier = 0; earlier < k; earlier++)
-        direct = direct && p->out[earlier].value != p->out[k].value;
-    p->out[k].direct = direct;
+        direct = direct && p->out[earlier] != p->out[k];
+    p->direct[k] = direct;
+    if (direct) {
+        p->slot[p->out[k]] = -2 - k; /* for plan_slots: it needs none */
+        p->stored[p->out[k] - p->n_in] = true;
+    }
 }
 
 static void plan_slots(plan *p) {
     for (int s = 0; s < p->n_steps; s++) {
         planned_step *step = &p->steps[s];
-        bool direct = false;
-        for (int k = 0; k < p->n_out; k++)
-            direct = direct || (p->out[k].direct && p->out[k].value == step->dst);
-        if (!direct)
+        if (p->slot[step->dst] != NEVER || step->places)
+            p->slot[step->dst] = NEVER;
+        else
             p->slot[step->dst] = take_slot(p);
         for (int k = 0; k < step->n_src; k++)
-            drop_slot(p, step->src[k], s);
-        drop_slot(p, step->dst, s); /* a result that nobody reads */
+            if (p->last_use[step->src[k]] == s) {
+                drop_slot(p, step->src[k], s);
+                p->last_use[step->src[k]] = p->n_steps; /* dropped once */
+            }
+        if (p->last_use[step->dst] == NEVER && p->slot[step->dst] != NEVER)
+            drop_slot(p, step->dst, s); /* a result that nobody reads */
     }
 }
 
-static aj_status plan_arena(aj_ctx *ctx, plan *p) {
-    size_t block = (size_t)(p->numel < AJI_BLOCK ? p->numel : AJI_BLOCK);
-    p->slot_bytes = (block * sizeof(double) + 63) / 64 * 64;
+static void add_cut(plan *p, int64_t at) {
+    int k = p->n_cuts;
+    for (; k > 0 && p->cut[k - 1] > at; k--)
+        ;
+    if (k > 0 && p->cut[k - 1] == at)
+        return;
+    memmove(&p->cut[k + 1], &p->cut[k], (size_t)(p->n_cuts - k) * sizeof(p->cut[0]));
+    p->cut[k] = at;
+    p->n_cuts++;
+}
+
+static void plan_cuts(plan *p) {
+    int row = p->space.ndim - 1;
+    p->n_cuts = 0;
+    add_cut(p, 0);
+    add_cut(p, p->space.shape[row]);
+    int64_t begin = 0, end = p->space.shape[row]; /* between them the boxes that nearly fill the row do fill it */
+    for (int k = 0; k < p->space.n_boxes; k++) {
+        int64_t lo = p->box[k].lo[row], hi = lo + p->box[k].extent[row];
+        begin = lo > begin && lo <= EDGE ? lo : begin;
+        end = hi < end && hi >= p->space.shape[row] - EDGE ? hi : end;
+    }
+    if (begin < end) {
+        add_cut(p, begin);
+        add_cut(p, end);
+    }
+}
+
+static aj_status plan_arena(aj_ctx *ctx, plan *p, int64_t block, size_t more) {
+    bool placed = p->space.n_boxes > 0;
+    p->slot_bytes = ((size_t)block * sizeof(double) + 63) / 64 * 64;
+    p->arena_bytes = (size_t)(p->n_slots + placed) * p->slot_bytes + more;
     p->arena = NULL;
-    if (p->n_slots > 0 && !(p->arena = aji_alloc(ctx, (size_t)p->n_slots * p->slot_bytes)))
+    if (p->arena_bytes > 0 && !(p->arena = aji_alloc(ctx, p->arena_bytes)))
         return AJ_ERR_MEMORY;
-    for (int v = 0; v < p->n_in + p->n_steps; v++)
+    for (int v = 0; v < p->n_values; v++)
         if (p->slot[v] != NEVER)
             p->place[v] = p->arena + (size_t)p->slot[v] * p->slot_bytes;
+    p->zeros = p->arena + (size_t)p->n_slots * p->slot_bytes;
+    if (placed)
+        memset(p->zeros, 0, p->slot_bytes);
     for (int i = 0; i < p->n_in; i++)
-        if (p->in[i].kind == ONE_NUMBER)
-            aji_copy_line(p->place[i], 1, p->in[i].data, 0, (int64_t)block, p->in[i].size);
+        if (p->kind[i] == ONE_NUMBER)
+            aji_copy_line(p->place[i], 1, p->operand[i].data, 0, block, (size_t)p->operand[i].size);
     return AJ_OK;
 }
 
-/* The place of a strided input's next n elements: the operand if they are contiguous, else its slot with a copy of them. */
-static void read_strided(plan *p, int i, int n) {
-    input *x = &p->in[i];
-    aji_walk *walk = &x->walk;
-    int64_t stride = walk->strides[0][walk->ndim - 1], size = (int64_t)x->size;
-    if (stride == 1 && aji_walk_room(walk) >= n && !x->overwritten) {
-        /* Kernels take sources that they do not write through the same type of pointer as slots. */
-        p->place[i] = (char *)x->data + walk->offset[0] * size;
-        aji_walk_advance(walk, n);
-        return;
-    }
-    char *to = p->place[i] = p->arena + (size_t)p->slot[i] * p->slot_bytes;
-    while (n > 0) {
-        int64_t m = aji_walk_room(walk) < n ? aji_walk_room(walk) : n;
-        aji_copy_line(to, 1, x->data + walk->offset[0] * size, stride, m, x->size);
-        aji_walk_advance(walk, m);
-        to += m * size;
-        n -= (int)m;
+static aj_status plan_run(aj_ctx *ctx, plan *p, const aji_value *const *in, const aji_value *const *out, bool several_rows,
+                          int64_t block, size_t more) {
+    for (int i = 0; i < p->n_in; i++)
+        plan_input(p, i, in[i], out, several_rows);
+    for (int k = 0; k < p->n_out; k++)
+        plan_output(p, k, several_rows);
+    plan_slots(p);
+    plan_cuts(p);
+    return plan_arena(ctx, p, block, more);
+}
+
+/* ---- one block ---- */
+
+static void run_step(plan *p, const planned_step *step, int n) {
+    const void *src[3] = {NULL, NULL, NULL};
+    for (int k = 0; k < step->n_src; k++)
+        src[k] = p->place[step->src[k]];
+    step->kernel(n, p->place[step->dst], src, step->imm);
+}
+
+/* An output that is placed has its own place; any other result of PLACE is where its operand is. */
+static void place(plan *p, int s, int64_t column, int n) {
+    const planned_step *step = &p->steps[s];
+    int covered = p->plain[step->box] ? n : aji_space_covers(&p->space, step->box, column, n);
+    char *from = covered > 0 ? p->place[step->src[0]] : p->zeros;
+    if (covered > 0 && covered < n)
+        aji_row_clear_around(&p->space, step->box, column, n, from, (int64_t)step->size);
+    if (p->stored[s])
+        memcpy(p->place[step->dst], from, (size_t)n * step->size);
+    else
+        p->place[step->dst] = from;
+}
+
+static void run_steps(plan *p, int64_t column, int n) {
+    bool boxes = p->space.n_boxes > 0;
+    for (int s = 0; s < p->n_steps; s++) {
+        const planned_step *step = &p->steps[s];
+        if (step->places)
+            place(p, s, column, n);
+        else if (!boxes || step->box == AJI_EVERYWHERE || aji_space_covers(&p->space, step->box, column, n))
+            run_step(p, step, n);
     }
 }
 
-static void run_block(plan *p, int64_t position, int n) {
-    for (int i = 0; i < p->n_in; i++) {
-        if (p->in[i].kind == STRIDED)
-            read_strided(p, i, n);
-        else if (p->in[i].kind == IN_PLACE)
-            p->place[i] = (char *)p->in[i].data + position * (int64_t)p->in[i].size;
-    }
-    for (int k = 0; k < p->n_out; k++)
-        if (p->out[k].direct)
-            p->place[p->out[k].value] = p->out[k].data;
-    for (int s = 0; s < p->n_steps; s++) {
-        const planned_step *step = &p->steps[s];
-        const void *src[3] = {NULL, NULL, NULL};
-        for (int k = 0; k < step->n_src; k++)
-            src[k] = p->place[step->src[k]];
-        step->kernel(n, p->place[step->dst], src, step->imm);
-    }
+/* An input's next n elements of the row. */
+static void read_input(plan *p, int i, int64_t column, int n) {
+    const aji_operand *x = &p->operand[i];
+    int covered = x->box == AJI_EVERYWHERE ? n : aji_space_covers(&p->space, x->box, column, n);
+    if (covered == 0)
+        p->place[i] = p->zeros;
+    else if (p->kind[i] == DIRECT && covered == n)
+        p->place[i] = x->data + (x->at + column) * x->size;
+    else
+        aji_row_read(&p->space, x, column, n, p->place[i] = p->arena + (size_t)p->slot[i] * p->slot_bytes);
+}
+
+static void run_block(plan *p, int64_t column, int n) {
+    for (int i = 0; i < p->n_in; i++)
+        if (p->kind[i] == DIRECT || p->kind[i] == COPIED)
+            read_input(p, i, column, n);
     for (int k = 0; k < p->n_out; k++) {
-        if (!p->out[k].direct)
-            memcpy(p->out[k].data, p->place[p->out[k].value], (size_t)n * p->out[k].size);
-        p->out[k].data += (size_t)n * p->out[k].size;
+        const aji_operand *y = &p->operand[p->n_in + k];
+        if (p->direct[k])
+            p->place[p->out[k]] = y->data + (y->at + column) * y->size;
+    }
+    run_steps(p, column, n);
+    for (int k = 0; k < p->n_out; k++)
+        if (!p->direct[k])
+            aji_row_write(&p->space, &p->operand[p->n_in + k], column, n, p->place[p->out[k]]);
+}
+
+/* ---- run ---- */
+
+static int64_t block_end(const plan *p, int *cut, int64_t column) {
+    while (p->cut[*cut] <= column)
+        ++*cut;
+    int64_t left = p->cut[*cut] - column, blocks = (left + AJI_BLOCK - 1) / AJI_BLOCK;
+    return blocks > 1 ? column + ((left + blocks - 1) / blocks + 7) / 8 * 8 : p->cut[*cut]; /* equal ones, of whole vectors */
+}
+
+static void run_rows(plan *p) {
+    int64_t length = p->space.shape[p->space.ndim - 1];
+    do {
+        int cut = 0;
+        for (int64_t column = 0, end; column < length; column = end) {
+            end = block_end(p, &cut, column);
+            run_block(p, column, (int)(end - column));
+        }
+    } while (aji_space_next(&p->space, 0, p->space.ndim - 1));
+}
+
+/* What moves through the rows of a block, one after the other, from the row at hand. Returns whether there is a row behind them. */
+static bool each_row(plan *p, int rows, bool write) {
+    int64_t length = p->space.shape[p->space.ndim - 1];
+    bool more = true;
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < p->n_in && !write; i++)
+            if (p->kind[i] == COPIED)
+                aji_row_read(&p->space, &p->operand[i], 0, length, p->place[i] + r * length * p->operand[i].size);
+        for (int k = 0; k < p->n_out && write; k++)
+            if (!p->direct[k]) {
+                const aji_operand *y = &p->operand[p->n_in + k];
+                aji_row_write(&p->space, y, 0, length, p->place[p->out[k]] + r * length * y->size);
+            }
+        more = aji_space_next(&p->space, 0, p->space.ndim - 1);
+    }
+    return more;
+}
+
+static void run_several_rows(plan *p, int64_t numel) {
+    int64_t length = p->space.shape[p->space.ndim - 1], rows_left = numel / length;
+    for (int64_t position = 0; rows_left > 0;) {
+        int rows = (int)(rows_left < AJI_BLOCK / length ? rows_left : AJI_BLOCK / length), n = (int)(rows * length);
+        for (int i = 0; i < p->n_in; i++)
+            if (p->kind[i] == DIRECT)
+                p->place[i] = p->operand[i].data + position * p->operand[i].size;
+        for (int k = 0; k < p->n_out; k++)
+            if (p->direct[k])
+                p->place[p->out[k]] = p->operand[p->n_in + k].data + position * p->operand[p->n_in + k].size;
+        aji_space here = p->space;
+        int64_t at[MAX_OPERANDS];
+        for (int k = 0; k < p->space.n; k++)
+            at[k] = p->operand[k].at;
+        each_row(p, rows, false);
+        run_steps(p, 0, n);
+        memcpy(p->space.index, here.index, sizeof(here.index));
+        for (int k = 0; k < p->space.n; k++)
+            p->operand[k].at = at[k];
+        each_row(p, rows, true);
+        position += n;
+        rows_left -= rows;
     }
 }
 
 aj_status aji_cpu_run(aj_ctx *ctx, const aji_program *program, const aji_value *const *in, const aji_value *const *out) {
     plan p;
-    p.numel = aji_meta_numel(&out[0]->meta);
-    p.n_in = program->n_in;
-    p.n_out = program->n_out;
-    p.n_steps = program->n_steps;
-    p.n_slots = 0;
-    p.free_slots = 0;
-    aj_status status = plan_steps(ctx, &p, program);
-    if (status != AJ_OK || p.numel == 0)
+    const aji_meta *shape = &out[0]->meta;
+    int64_t numel = aji_meta_numel(shape);
+    aj_status status = plan_steps(ctx, &p, program, NEVER);
+    if (status != AJ_OK || numel == 0)
         return status;
-    for (int i = 0; i < p.n_in; i++)
-        plan_input(&p, i, in[i], out);
-    for (int k = 0; k < p.n_out; k++)
-        plan_output(&p, k, out[k]);
-    plan_slots(&p);
-    status = plan_arena(ctx, &p);
+    open_space(&p, program, shape, in, out);
+    aji_space_merge(&p.space);
+    bool several_rows = p.space.n_boxes == 0 && p.space.ndim > 1 && p.space.shape[p.space.ndim - 1] < SHORT_ROW;
+    status = plan_run(ctx, &p, in, out, several_rows, numel < AJI_BLOCK ? numel : AJI_BLOCK, 0);
     if (status != AJ_OK)
         return status;
-    for (int64_t position = 0; position < p.numel; position += AJI_BLOCK)
-        run_block(&p, position, p.numel - position < AJI_BLOCK ? (int)(p.numel - position) : AJI_BLOCK);
-    aji_free(ctx, p.arena, (size_t)p.n_slots * p.slot_bytes);
+    aji_space_begin(&p.space);
+    if (several_rows)
+        run_several_rows(&p, numel);
+    else
+        run_rows(&p);
+    aji_free(ctx, p.arena, p.arena_bytes);
+    return AJ_OK;
+}
+
+/* ---- reduce ---- */
+
+static void accumulate_block(plan *p, int64_t column, int n) {
+    run_block(p, column, n);
+    const void *block = p->place[p->reduced];
+    if (p->to_accumulation) {
+        p->to_accumulation(n, p->converted, (const void *const[3]){block, NULL, NULL}, NULL);
+        block = p->converted;
+    }
+    aji_accumulator_add(&p->sum, block, n);
+}
+
+/* All blocks of the row at hand, and of the rows along the reduced axes from..., into one number. */
+static char *reduce_rows(plan *p, int first_reduced) {
+    int64_t length = p->space.shape[p->space.ndim - 1];
+    aji_accumulator_begin(&p->sum, length < AJI_BLOCK ? (int)length : AJI_BLOCK);
+    do {
+        int cut = 0;
+        for (int64_t column = 0, end; column < length; column = end) {
+            end = block_end(p, &cut, column);
+            accumulate_block(p, column, (int)(end - column));
+        }
+    } while (aji_space_next(&p->space, first_reduced, p->space.ndim - 1));
+    return aji_accumulator_fold(&p->sum);
+}
+
+/* One block of the row, and of the rows along the reduced axes: one number for each column. */
+static char *reduce_columns(plan *p, int first_reduced, int64_t column, int n) {
+    aji_accumulator_begin(&p->sum, n);
+    do
+        accumulate_block(p, column, n);
+    while (aji_space_next(&p->space, first_reduced, p->space.ndim - 1));
+    return aji_accumulator_end(&p->sum);
+}
+
+/* The result as the last operand of the space, on which no reduced axis moves. */
+typedef struct target {
+    const aji_operand *y;
+    aji_kernel *convert; /* NULL: it has the accumulation's dtype */
+} target;
+
+static void store(plan *p, const target *r, int64_t column, int n, const char *numbers) {
+    if (r->convert) {
+        r->convert(n, p->converted, (const void *const[3]){numbers, NULL, NULL}, NULL);
+        numbers = p->converted;
+    }
+    aji_row_write(&p->space, r->y, column, n, numbers);
+}
+
+static void reduce_all(plan *p, const target *r) {
+    int row = p->space.ndim - 1, first_reduced = 0;
+    while (first_reduced < row && !p->space.reduced[first_reduced])
+        first_reduced++;
+    do {
+        if (p->space.reduced[row]) {
+            store(p, r, 0, 1, reduce_rows(p, first_reduced));
+            continue;
+        }
+        int cut = 0;
+        for (int64_t column = 0, end; column < p->space.shape[row]; column = end) {
+            end = block_end(p, &cut, column);
+            store(p, r, column, (int)(end - column), reduce_columns(p, first_reduced, column, (int)(end - column)));
+        }
+    } while (aji_space_next(&p->space, 0, first_reduced));
+}
+
+static aji_kernel *conversion(aj_dtype from, aj_dtype to) {
+    return from == to ? NULL : aji_step_kernel(&(aji_step){.opcode = AJI_STEP_CAST, .dtype = to, .from = from});
+}
+
+/* Nothing is reduced: the result is the neutral element. */
+static void fill_neutral(aji_reduction kind, const aji_value *result) {
+    const double neutral[] = {[AJI_SUM] = 0, [AJI_PROD] = 1};
+    int64_t n = aji_meta_numel(&result->meta), size = (int64_t)aj_dtype_size(result->meta.dtype);
+    aji_kernel *convert = aji_step_kernel(&(aji_step){.opcode = AJI_STEP_CAST, .dtype = result->meta.dtype, .from = AJ_F64});
+    char *y = aji_value_data(result);
+    for (int64_t i = 0; i < n; i++)
+        convert(1, y + i * size, (const void *const[3]){&neutral[kind], NULL, NULL}, NULL);
+}
+
+aj_status aji_cpu_reduce(aj_ctx *ctx, aji_reduction kind, const aji_program *program, int reduced, const aji_meta *shape,
+                         unsigned axes, const aji_value *const *in, const aji_value *result, const aji_value *const *out) {
+    plan p;
+    int64_t numel = aji_meta_numel(shape), kept = aji_meta_numel(&result->meta);
+    aj_status status = plan_steps(ctx, &p, program, reduced);
+    if (status != AJ_OK || kept == 0)
+        return status;
+    if (numel == 0) {
+        fill_neutral(kind, result);
+        return AJ_OK;
+    }
+    open_space(&p, program, shape, in, out);
+    aji_operand *y = &p.operand[p.space.n++];
+    aji_space_set(&p.space, y, result, AJI_EVERYWHERE);
+    aji_space_reduce(&p.space, axes);
+    aj_dtype accumulation = aji_accumulation_dtype(shape->dtype);
+    size_t converted = AJI_BLOCK * sizeof(double), more = aji_accumulator_bytes(numel / kept) + converted;
+    status = plan_run(ctx, &p, in, out, false, AJI_BLOCK, more);
+    if (status != AJ_OK)
+        return status;
+    p.converted = p.arena + p.arena_bytes - more;
+    aji_accumulator_open(&p.sum, kind, accumulation, numel / kept, p.converted + converted);
+    p.to_accumulation = conversion(shape->dtype, accumulation);
+    aji_space_begin(&p.space);
+    reduce_all(&p, &(target){y, conversion(accumulation, result->meta.dtype)});
+    aji_free(ctx, p.arena, p.arena_bytes);
     return AJ_OK;
 }

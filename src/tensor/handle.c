@@ -55,12 +55,17 @@ aj_tensor *aj_assign(aj_tensor **var, aj_tensor *t) {
     return *var = t;
 }
 
-aji_value *aji_tensor_value(aj_tensor *t, const char *user) {
+aji_value *aji_tensor_pending(aj_tensor *t, const char *user) {
     if (t->consumer)
         aj_raise(t->ctx, AJ_ERR_STATE,
                  "%s: this tensor was consumed by %s; use the result of that call, or the form without _inplace", user,
                  t->consumer);
     return t->value;
+}
+
+aji_value *aji_tensor_value(aj_tensor *t, const char *user) {
+    aji_value *v = aji_tensor_pending(t, user);
+    return v && aji_value_evaluate(v) == AJ_OK ? v : NULL;
 }
 
 const aji_meta *aji_tensor_meta(const aj_tensor *t) {
@@ -98,7 +103,7 @@ void aji_tensor_set_value(aj_tensor *t, aji_value *v) {
 }
 
 aji_value *aji_tensor_consume(aj_tensor *t, const char *consumer) {
-    aji_value *v = aji_tensor_value(t, consumer);
+    aji_value *v = aji_tensor_pending(t, consumer);
     if (!v)
         return NULL;
     t->value = NULL;
@@ -118,12 +123,24 @@ const char *aji_tensor_made_by(const aj_tensor *t) {
     return t->made_by;
 }
 
+bool aji_are_uniform(int n, aj_tensor *const *t, aji_value **x) {
+    const aj_tensor *first = t[0];
+    for (int i = 0; i < n; i++) {
+        const aj_tensor *other = t[i];
+        if (!other || other->consumer || other->ctx != first->ctx || other->device != first->device ||
+            other->meta.dtype != first->meta.dtype || !aji_same_shape(&other->meta, &first->meta))
+            return false;
+        x[i] = other->value;
+    }
+    return true;
+}
+
 aj_status aji_check_operand(aj_ctx *ctx, const char *op, aj_tensor *t) {
     if (t->ctx != ctx)
         return aj_raise(ctx, AJ_ERR_CONTEXT,
                         "%s: an operand made by %s belongs to another context; move its numbers with aj_data and aj_from_data",
                         op, t->made_by);
-    return aji_tensor_value(t, op) ? AJ_OK : AJ_ERR_STATE;
+    return aji_tensor_pending(t, op) ? AJ_OK : AJ_ERR_STATE;
 }
 
 aj_ctx *aji_ctx_of(const char *op, int n, aj_tensor *const *t) {

@@ -31,7 +31,12 @@ int64_t aji_meta_numel(const aji_meta *meta) {
 }
 
 bool aji_same_shape(const aji_meta *a, const aji_meta *b) {
-    return a->ndim == b->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) == 0;
+    if (a->ndim != b->ndim)
+        return false;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->shape[d] != b->shape[d])
+            return false;
+    return true;
 }
 
 /* Products of the extents that are not 0 must stay far from overflow: strides and counts of bytes are made of them. */

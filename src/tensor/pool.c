@@ -1,6 +1,6 @@
 /*
  * All memory of a context, through one caching pool: fresh pages cost more than the arithmetic on them, and nodes and handles come and go by the
- * thousand. A block belongs to a size class (four to each power of two) and goes to its class' free list when freed. Sizes are passed at free, so
+ * thousand. A block belongs to a size class and goes to its class' free list when freed. Sizes are passed at free, so
  * that blocks carry no header.
  */
 #include <stdlib.h>
@@ -16,18 +16,21 @@
 #define POOL_HIDES_ERRORS 0
 #endif
 
+/* Up to SMALL bytes a class for each multiple of the alignment, then four to each power of two. */
+enum { SMALL = 1024, SMALL_CLASSES = SMALL / ALIGNMENT, SMALL_LOG2 = 10 };
+
 /* The class of a size, and the size that blocks of that class have. */
-static int size_class(size_t bytes, size_t *block) {
-    if (bytes <= ALIGNMENT) {
-        *block = ALIGNMENT;
-        return 0;
+static inline int size_class(size_t bytes, size_t *block) {
+    if (bytes <= SMALL) {
+        int class = bytes > 0 ? (int)((bytes - 1) / ALIGNMENT) : 0;
+        *block = (size_t)(class + 1) * ALIGNMENT;
+        return class;
     }
     int log2 = 63 - __builtin_clzll((unsigned long long)(bytes - 1)); /* 2^log2 < bytes <= 2^(log2+1) */
     size_t quarter = (size_t)1 << (log2 - 2);
     int k = (int)((bytes - 1) / quarter) - 3; /* 1 ... 4 quarters above 2^log2 */
     *block = ((size_t)1 << log2) + (size_t)k * quarter;
-    *block = (*block + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    return (log2 - 6) * 4 + k;
+    return SMALL_CLASSES + (log2 - SMALL_LOG2) * 4 + k - 1;
 }
 
 static bool is_cached(const aj_ctx *ctx) {
@@ -83,11 +86,10 @@ void aji_free(aj_ctx *ctx, void *memory, size_t bytes) {
 }
 
 static size_t class_size(int class) {
-    if (class == 0)
-        return ALIGNMENT;
-    int log2 = (class - 1) / 4 + 6, k = (class - 1) % 4 + 1;
-    size_t block = ((size_t)1 << log2) + (size_t)k * ((size_t)1 << (log2 - 2));
-    return (block + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (class < SMALL_CLASSES)
+        return (size_t)(class + 1) * ALIGNMENT;
+    int log2 = (class - SMALL_CLASSES) / 4 + SMALL_LOG2, k = (class - SMALL_CLASSES) % 4 + 1;
+    return ((size_t)1 << log2) + (size_t)k * ((size_t)1 << (log2 - 2));
 }
 
 void aji_pool_flush(aj_ctx *ctx) {

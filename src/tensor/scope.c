@@ -85,6 +85,15 @@ void *aji_scope_mark(aj_scope *scope, aji_slot slot) {
     return scope->mark[slot];
 }
 
+aji_handles aji_handles_begin(aj_ctx *ctx) {
+    return (aji_handles){ctx->scope, ctx->scope->tensors.prev};
+}
+
+void aji_handles_release(aji_handles h) {
+    while (h.scope->tensors.prev != h.last)
+        aji_tensor_free((aj_tensor *)h.scope->tensors.prev);
+}
+
 aj_tensor *aj_scope_return(aj_scope *scope, aj_tensor *t) {
     if (!scope || !t || t->scope != scope || !scope->parent)
         return t;

@@ -36,23 +36,50 @@ aj_status aji_broadcast_shape(aj_ctx *ctx, const char *op, int n, const aji_meta
 /* Negative axes count from the end; raises AJ_ERR_ARG naming op, the axis and the range. */
 aj_status aji_normalize_axis(aj_ctx *ctx, const char *op, int ndim, int *axis);
 
-/* ---- values: counted, immutable once shared; strided windows on a counted storage ---- */
+/* ---- values: counted, immutable once shared; strided windows on a counted storage, or pending expressions ---- */
 typedef struct aji_storage aji_storage;
-typedef struct aji_value {
+typedef struct aji_value aji_value;
+/* What a pending value will be (expression.c). */
+typedef struct aji_expression {
+    aji_value *src[3];
+    double imm[2];             /* of a step; FULL: imm[0] */
+    int64_t *lo;               /* PLACED: where src[0] begins on each axis */
+    unsigned char kind, n_src; /* aji_pending */
+    bool in_box;               /* PLACED: src[0] is computed in its box, see evaluate.c */
+    unsigned char dtype, from; /* of a step */
+    short opcode;
+    short steps, inputs; /* of the whole expression, counted as a tree or better: at most */
+    short levels;        /* evaluations within evaluations that it takes */
+} aji_expression;
+
+struct aji_value {
     int refs;
+    int users;     /* pending values that read it */
+    int number;    /* evaluate.c: of its step in the program that is being built, plus 1; 0: not in one */
+    int64_t visit; /* the last traversal that came here */
+    bool saved;    /* a node holds it for its vjp */
+    bool passed;   /* it was computed on the way to another value once, and not stored */
+    int64_t numel;
     aj_ctx *ctx;
     aj_device device;
     aji_meta meta;
-    int64_t strides[AJ_MAX_NDIM]; /* in elements; 0 on broadcast axes, negative on flipped ones */
-    int64_t offset;               /* in elements, from the storage's begin to the entry with all indices 0 */
-    aji_storage *storage;
-} aji_value;
+    aji_storage *storage; /* NULL: pending */
+    union {
+        struct {
+            int64_t strides[AJ_MAX_NDIM]; /* in elements; 0 on broadcast axes, negative on flipped ones */
+            int64_t offset;               /* in elements, from the storage's begin to the entry with all indices 0 */
+        };
+        aji_expression expression;
+    };
+};
 
 aji_value *aji_value_new(aj_ctx *ctx, aj_device device, const aji_meta *meta); /* contiguous, contents undefined; NULL raised */
 aji_value *aji_value_retain(aji_value *v);
-void aji_value_release(aji_value *v); /* NULL is fine */
+aji_value *aji_value_save(aji_value *v); /* retain, for a vjp: worth storing where that is cheaper than computing it again */
+void aji_value_release(aji_value *v);    /* NULL is fine */
 /* A window on v's storage with other shape, strides and offset; retains the storage. */
 aji_value *aji_value_view(aji_value *v, const aji_meta *meta, const int64_t *strides, int64_t offset);
+void aji_value_set_contiguous(aji_value *v);                         /* strides of v->meta */
 aji_value *aji_value_broadcast(aji_value *v, const aji_meta *shape); /* a view with stride 0 where v broadcasts */
 bool aji_value_is_contiguous(const aji_value *v);
 aji_value *aji_value_contiguous(aji_value *v); /* v itself, retained, or a contiguous copy */
@@ -62,13 +89,21 @@ aji_value *aji_value_reshape(aji_value *v, const aji_meta *meta);
 /* v may be overwritten: the caller holds the only reference to it and to its storage, it is contiguous, and the memory is the library's own. */
 bool aji_value_exclusive(const aji_value *v);
 bool aji_value_is_borrowed(const aji_value *v); /* on user memory that may be given back at any time */
-/* One number, broadcast to a shape with stride 0: no memory for zeros. */
-aji_value *aji_value_full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value);
 /* A contiguous copy on a device, or v itself, retained, if it is there and contiguous. */
 aji_value *aji_value_on(aji_value *v, aj_device device);
 /* First element's address. Only for device code, and for host code when the device is the CPU (aji_is_host). */
 void *aji_value_data(const aji_value *v);
 bool aji_is_host(aj_device device);
+
+/* ---- pending values (expression.c, evaluate.c) ----
+ * Strides, offset and storage of a pending value mean nothing: whoever reads them evaluates first. Reshaping, broadcasting and copying
+ * evaluate (or keep a constant one); the rest of what is above is for evaluated values. aji_apply evaluates the operands of every operation that does not have AJI_OP_LAZY. */
+bool aji_value_is_pending(const aji_value *v);
+/* Compute v if it is pending. Raises AJ_ERR_MEMORY, and what the device raises; v stays pending then. */
+aj_status aji_value_evaluate(aji_value *v);
+/* One number, broadcast to a shape. Evaluated: with stride 0, no memory for zeros. NULL raised. */
+aji_value *aji_value_full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value);
+bool aji_value_is_full(const aji_value *v, double *value); /* pending still */
 
 /* ---- handles (handle.c) ---- */
 /* What a handle depends on: the first member of a graph node. Counted; the autograd layer fills in free. */
@@ -79,6 +114,7 @@ typedef struct aji_link {
 
 /* The one accessor to the numbers: computes them if they are pending. Borrowed. NULL raised (consumed: names the consumer and user). */
 aji_value *aji_tensor_value(aj_tensor *t, const char *user);
+aji_value *aji_tensor_pending(aj_tensor *t, const char *user); /* the same, left pending if it is */
 const aji_meta *aji_tensor_meta(const aj_tensor *t);
 /* A new handle of the current scope on v; takes over the caller's reference to v, also on failure. by: the operation, a constant string. */
 aj_tensor *aji_tensor_wrap(aji_value *v, const char *by);
@@ -92,6 +128,8 @@ aji_value *aji_tensor_consume(aj_tensor *t, const char *consumer);
 void aji_tensor_unconsume(aj_tensor *t, aji_value *v); /* whole again; takes over the reference */
 const char *aji_tensor_consumer(const aj_tensor *t);   /* NULL if t may be used */
 const char *aji_tensor_made_by(const aj_tensor *t);
+/* Are these of one context, device, dtype and shape, and none consumed or NULL? Then x is filled in with their values, left pending. */
+bool aji_are_uniform(int n, aj_tensor *const *t, aji_value **x);
 /* Check an operand: raises AJ_ERR_CONTEXT (another context), AJ_ERR_STATE (consumed). t not NULL. */
 aj_status aji_check_operand(aj_ctx *ctx, const char *op, aj_tensor *t);
 /* The context of the first operand that is not NULL. Raises AJ_ERR_ARG there if another one is NULL (position named). NULL: do not go on. */
@@ -122,48 +160,77 @@ bool aji_ctx_checked(const aj_ctx *ctx);
 int64_t aji_ctx_error_epoch(const aj_ctx *ctx); /* counts clear_error calls: tells one error episode from the next */
 aj_scope *aji_ctx_scope(const aj_ctx *ctx);     /* the innermost open scope */
 aj_scope *aji_scope_parent(const aj_scope *scope);
+/* A scope inside the current one for handles alone: what is made from here on is released by aji_handles_release. */
+typedef struct aji_handles {
+    aj_scope *scope;
+    void *last;
+} aji_handles;
+aji_handles aji_handles_begin(aj_ctx *ctx);
+void aji_handles_release(aji_handles h);
 void *aji_scope_mark(aj_scope *scope, aji_slot slot); /* the room that scope_mark was given */
 
 /* ---- elementwise programs: run by the one executor ---- */
-/* A program works on registers of one block each. Registers 0 ... n_in-1 are the inputs; a step writes register `dst`, a fresh one or one
- * that is not read any more. Types are per step: all operands of a step have type `dtype`; comparisons write u8; CAST reads `from`. WHERE reads u8, dtype, dtype. */
+/* A program computes values of one shape, entry by entry. Values are numbered: the inputs 0 ... n_in-1, the result of step s n_in + s. Types are
+ * per step: all operands of a step have type `dtype`; comparisons write u8; CAST reads `from`. WHERE reads u8, dtype, dtype. PLACE: its operand in box number src[1], which also holds the inputs
+ * that its operand is made of, and zeros around it. */
 typedef enum aji_opcode {
 #define AJI_UNARY(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_UNARY(name, ...) AJI_STEP_##name,
+#define AJI_FLOAT_TRIG(name, ...) AJI_STEP_##name,
 #define AJI_BINARY(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_BINARY(name, ...) AJI_STEP_##name,
+#define AJI_TERNARY(name, ...) AJI_STEP_##name,
 #define AJI_COMPARE(name, ...) AJI_STEP_##name,
 #define AJI_IMMEDIATE(name, ...) AJI_STEP_##name,
+#define AJI_BINARY_IMMEDIATE(name, ...) AJI_STEP_##name,
 #define AJI_FLOAT_IMMEDIATE(name, ...) AJI_STEP_##name,
 #define AJI_SPECIAL(name) AJI_STEP_##name,
 #include "tensor/steps.def"
     AJI_N_STEPS
 } aji_opcode;
 
-#define AJI_MAX_STEPS 64
-#define AJI_MAX_INPUTS 16
-#define AJI_MAX_REGISTERS 32
-#define AJI_MAX_OUTPUTS 8
+#define AJI_MAX_STEPS 96
+#define AJI_MAX_INPUTS 160
+#define AJI_MAX_BOXES 16
+#define AJI_EVERYWHERE (-1)
+#define AJI_MAX_OUTPUTS (AJI_MAX_STEPS + 1)
 
 typedef struct aji_step {
     aji_opcode opcode;
     aj_dtype dtype, from;
-    int dst, src[3];
-    double imm[2]; /* scalar operands: SCALE, ADD_SCALAR, POW_SCALAR: imm[0]; CLAMP: imm[0] <= y <= imm[1] */
+    int src[3];    /* values */
+    double imm[2]; /* scalar operands: CLAMP: imm[0] <= y <= imm[1]; AFFINE: imm[0] a + imm[1]; others: imm[0] */
 } aji_step;
 
+/* A box in the program's space: inside it lie what is read or computed in it, around it are zeros. */
+typedef struct aji_box {
+    int ndim; /* the space's last axes; on those before, whose extent is 1, it is all there is */
+    const int64_t *lo, *extent;
+} aji_box;
+
 typedef struct aji_program {
-    int n_in, n_out, n_steps;
+    int n_in, n_out, n_steps, n_boxes;
     aji_step steps[AJI_MAX_STEPS];
-    int out[AJI_MAX_OUTPUTS]; /* the register of each output */
+    int out[AJI_MAX_OUTPUTS]; /* the value of each output */
+    int box[AJI_MAX_INPUTS];  /* the input lies in this box, or broadcasts to it; AJI_EVERYWHERE: it broadcasts to the space */
+    aji_box boxes[AJI_MAX_BOXES];
 } aji_program;
+
+/* A pending value: one step on other values, which broadcast to its shape. `step` is of the device's set (see aji_step_supports). Constants are folded,
+ * and long expressions cut: some of src may be evaluated. NULL raised. */
+aji_value *aji_value_step(aj_ctx *ctx, aj_device device, const aji_meta *meta, const aji_step *step, int n,
+                          aji_value *const *src);
+/* Zeros of a shape, but v in the box that begins at lo. Pending. */
+aji_value *aji_value_placed(aji_value *v, const aji_meta *meta, const int64_t *lo);
+/* window = v, pending or not, which broadcasts to it. */
+aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value *window);
 
 /* Does this step exist for this dtype? */
 bool aji_step_supports(aji_opcode opcode, aj_dtype dtype);
 
 /* ---- the device table. Inputs may be strided and broadcast; outputs are allocated by the caller. All raise their own errors.
  * An empty slot is AJ_ERR_UNSUPPORTED naming operation, dtype and device, raised by the aji_do_* functions below. ---- */
-typedef enum aji_reduction { AJI_SUM, AJI_PROD, AJI_MAX, AJI_MIN, AJI_ARGMAX, AJI_ARGMIN } aji_reduction;
+typedef enum aji_reduction { AJI_SUM, AJI_PROD, AJI_MAX, AJI_MIN } aji_reduction;
 
 typedef struct aji_device_table {
     const char *name;
@@ -173,11 +240,15 @@ typedef struct aji_device_table {
     aj_status (*download)(aj_ctx *ctx, void *host, const void *device_memory, size_t bytes);
     /* dst = src, same shape and dtype, any strides on both (dst without overlaps) */
     aj_status (*copy)(aj_ctx *ctx, const aji_value *src, const aji_value *dst);
-    /* out[k] = program(in...): inputs broadcast to the outputs' common shape; outputs are contiguous */
+    /* out[k] = program(in...), at least one: inputs broadcast to the outputs' common shape, or lie in it; outputs have any strides */
     aj_status (*run)(aj_ctx *ctx, const aji_program *program, const aji_value *const *in, const aji_value *const *out);
-    /* out = reduction of x over the axes whose bit is set; out is contiguous with extent 1 on those axes. MAX, MIN: NaN wins. ARG*: one axis, first
-     * occurrence, i64. f32 accumulates in f64, integers in i64. MAX, MIN, ARG* over an empty axis: the caller has checked. */
-    aj_status (*reduce)(aj_ctx *ctx, aji_reduction kind, const aji_value *x, unsigned axes, const aji_value *out);
+    /* result = reduction of value number `reduced` of the program over the axes whose bit is set; it has extent 1 on those axes. shape: the program's,
+     * with the dtype of the reduced value. Outputs are stored on the way. MAX, MIN: NaN wins. f32 accumulates in f64, integers in i64. MAX, MIN over
+     * nothing: the caller has checked. */
+    aj_status (*reduce)(aj_ctx *ctx, aji_reduction kind, const aji_program *program, int reduced, const aji_meta *shape,
+                        unsigned axes, const aji_value *const *in, const aji_value *result, const aji_value *const *out);
+    /* out = index of the first largest (smallest) entry along axis, i64, extent 1 there; NaN wins. */
+    aj_status (*argument)(aj_ctx *ctx, bool largest, const aji_value *x, int axis, const aji_value *out);
     aj_status (*cumsum)(aj_ctx *ctx, const aji_value *x, int axis, const aji_value *out); /* out like x, contiguous */
     /* out[a, j, b] = x[a, index[j], b]: x seen as (before, extent, after) around axis; index i64 or i32, flat; negative counts from the end; raises
      * AJ_ERR_ARG naming op and the bad index */
@@ -205,7 +276,11 @@ extern const aji_device_table aji_cpu_table, aji_test_table;
 /* Call a slot of v's device (device.c): op names the caller's operation for the error of an empty slot. */
 aj_status aji_do_copy(const char *op, const aji_value *src, const aji_value *dst);
 aj_status aji_do_run(const char *op, const aji_program *program, const aji_value *const *in, const aji_value *const *out);
-aj_status aji_do_reduce(const char *op, aji_reduction kind, const aji_value *x, unsigned axes, const aji_value *out);
+/* result = reduction of x, pending or not. */
+aj_status aji_value_reduce(const char *op, aji_reduction kind, aji_value *x, unsigned axes, const aji_value *result);
+aj_status aji_do_reduce(const char *op, aji_reduction kind, const aji_program *program, int reduced, const aji_meta *shape,
+                        unsigned axes, const aji_value *const *in, const aji_value *result, const aji_value *const *out);
+aj_status aji_do_argument(const char *op, bool largest, const aji_value *x, int axis, const aji_value *out);
 aj_status aji_do_cumsum(const char *op, const aji_value *x, int axis, const aji_value *out);
 aj_status aji_do_take(const char *op, const aji_value *x, int axis, const aji_value *index, const aji_value *out);
 aj_status aji_do_scatter_add(const char *op, const aji_value *value, int axis, const aji_value *index, const aji_value *out);

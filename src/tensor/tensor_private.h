@@ -30,7 +30,7 @@ static inline void aji_list_remove(aji_list *item) {
 }
 
 /* A counted block of memory: of a device, or the user's. */
-typedef enum aji_owner { AJI_OWNED, AJI_ADOPTED, AJI_BORROWED } aji_owner;
+typedef enum aji_owner { AJI_OWNED, AJI_WITHIN, AJI_ADOPTED, AJI_BORROWED } aji_owner; /* WITHIN: in the block of the header */
 struct aji_storage {
     int refs;
     aji_owner owner;
@@ -44,9 +44,13 @@ struct aji_storage {
 aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes);
 /* User memory: adopted if there is a deleter (which runs once, also on failure), else borrowed. */
 aji_storage *aji_storage_user(aj_ctx *ctx, void *data, size_t bytes, void (*deleter)(void *data, void *user), void *user);
+aji_storage *aji_storage_retain(aji_storage *s);
 void aji_storage_release(aji_storage *s);
 /* A contiguous value on the whole of a storage; takes over the reference, also on failure. NULL in, NULL out. */
 aji_value *aji_value_over(aji_storage *storage, const aji_meta *meta);
+/* A number as the bytes of one element, saturated, and back. */
+void aji_encode(aj_dtype dtype, double value, unsigned char bytes[8]);
+double aji_decode(aj_dtype dtype, const void *data);
 /* Put a copy of its own in the place of user memory. */
 aj_status aji_storage_own(aji_storage *s);
 
@@ -75,7 +79,7 @@ struct aj_scope {
     _Alignas(16) unsigned char mark[AJI_N_SLOTS][AJI_SCOPE_MARK]; /* what the layers above put back at its end */
 };
 
-/* The pool: free blocks by size class, four classes to each power of two. */
+/* The pool: free blocks by size class (pool.c). */
 #define AJI_POOL_CLASSES 225 /* up to 2^62 bytes, which aji_alloc refuses to pass */
 typedef struct aji_pool {
     void *free_list[AJI_POOL_CLASSES];
@@ -86,6 +90,8 @@ struct aj_ctx {
     aj_ctx_opts opts;
     aji_pool pool;
     int64_t stat[AJ_STAT_ALLOCATIONS + 1];
+    int64_t visits; /* traversals of pending values so far */
+    bool fuse;      /* elementwise work is left pending, and evaluated together */
     struct aji_device cpu, test;
     aj_scope root, *scope;
     aji_list kept;

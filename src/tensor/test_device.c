@@ -85,19 +85,34 @@ static aj_status test_copy(aj_ctx *ctx, const aji_value *src, const aji_value *d
     return CALL(copy, 2, operands, src, dst);
 }
 
-static aj_status test_run(aj_ctx *ctx, const aji_program *program, const aji_value *const *in, const aji_value *const *out) {
-    const aji_value *operands[AJI_MAX_INPUTS + AJI_MAX_OUTPUTS];
+/* The operands of a program. Returns how many. */
+static int gather_operands(const aji_program *program, const aji_value *const *in, const aji_value *const *out,
+                           const aji_value **operands) {
     int n = 0;
     for (int i = 0; i < program->n_in; i++)
         operands[n++] = in[i];
     for (int k = 0; k < program->n_out; k++)
         operands[n++] = out[k];
+    return n;
+}
+
+static aj_status test_run(aj_ctx *ctx, const aji_program *program, const aji_value *const *in, const aji_value *const *out) {
+    const aji_value *operands[AJI_MAX_INPUTS + AJI_MAX_OUTPUTS];
+    int n = gather_operands(program, in, out, operands);
     return CALL(run, n, operands, program, in, out);
 }
 
-static aj_status test_reduce(aj_ctx *ctx, aji_reduction kind, const aji_value *x, unsigned axes, const aji_value *out) {
+static aj_status test_reduce(aj_ctx *ctx, aji_reduction kind, const aji_program *program, int reduced, const aji_meta *shape,
+                             unsigned axes, const aji_value *const *in, const aji_value *result, const aji_value *const *out) {
+    const aji_value *operands[AJI_MAX_INPUTS + AJI_MAX_OUTPUTS + 1];
+    int n = gather_operands(program, in, out, operands);
+    operands[n++] = result;
+    return CALL(reduce, n, operands, kind, program, reduced, shape, axes, in, result, out);
+}
+
+static aj_status test_argument(aj_ctx *ctx, bool largest, const aji_value *x, int axis, const aji_value *out) {
     const aji_value *operands[] = {x, out};
-    return CALL(reduce, 2, operands, kind, x, axes, out);
+    return CALL(argument, 2, operands, largest, x, axis, out);
 }
 
 static aj_status test_cumsum(aj_ctx *ctx, const aji_value *x, int axis, const aji_value *out) {
@@ -150,6 +165,7 @@ const aji_device_table aji_test_table = {
     .copy = test_copy,
     .run = test_run,
     .reduce = test_reduce,
+    .argument = test_argument,
     .cumsum = test_cumsum,
     .take = test_take,
     .scatter_add = test_scatter_add,

@@ -1,23 +1,33 @@
 /*
  * Storages and values. A value is a strided window on a counted storage; values are counted too, and never change once shared.
  */
+#include <math.h>
 #include <string.h>
 
-#include "tensor/tensor_private.h"
+#include "tensor/expression.h"
+
+/* Little data lies behind its header, in one block of memory. */
+enum { HEADER = (sizeof(aji_storage) + 63) / 64 * 64, LITTLE = 64 };
+
+static void count_live(aj_ctx *ctx, int64_t bytes) {
+    int64_t live = ctx->stat[AJ_STAT_LIVE_BYTES] += bytes;
+    if (live > ctx->stat[AJ_STAT_PEAK_BYTES])
+        ctx->stat[AJ_STAT_PEAK_BYTES] = live;
+}
 
 aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes) {
-    aji_storage *s = aji_alloc(ctx, sizeof(*s));
+    bool within = bytes <= LITTLE && aji_is_host(device);
+    aji_storage *s = aji_alloc(ctx, within ? HEADER + LITTLE : sizeof(*s));
     if (!s)
         return NULL;
-    *s = (aji_storage){.refs = 1, .owner = AJI_OWNED, .ctx = ctx, .device = device, .bytes = bytes ? bytes : 1};
-    s->data = device->table->alloc(ctx, s->bytes);
+    *s = (aji_storage){
+        .refs = 1, .owner = within ? AJI_WITHIN : AJI_OWNED, .ctx = ctx, .device = device, .bytes = bytes ? bytes : 1};
+    s->data = within ? (char *)s + HEADER : device->table->alloc(ctx, s->bytes);
     if (!s->data) {
         aji_free(ctx, s, sizeof(*s));
         return NULL;
     }
-    int64_t live = ctx->stat[AJ_STAT_LIVE_BYTES] += (int64_t)s->bytes;
-    if (live > ctx->stat[AJ_STAT_PEAK_BYTES])
-        ctx->stat[AJ_STAT_PEAK_BYTES] = live;
+    count_live(ctx, (int64_t)s->bytes);
     ctx->stat[AJ_STAT_STORAGES]++;
     return s;
 }
@@ -42,12 +52,22 @@ aji_storage *aji_storage_user(aj_ctx *ctx, void *data, size_t bytes, void (*dele
 }
 
 static void free_data(aji_storage *s) {
+    if (s->owner == AJI_OWNED || s->owner == AJI_WITHIN)
+        s->ctx->stat[AJ_STAT_LIVE_BYTES] -= (int64_t)s->bytes;
     if (s->owner == AJI_OWNED) {
         s->device->table->free(s->ctx, s->data, s->bytes);
-        s->ctx->stat[AJ_STAT_LIVE_BYTES] -= (int64_t)s->bytes;
     } else if (s->owner == AJI_ADOPTED) {
         s->deleter(s->data, s->user);
     }
+}
+
+static bool is_own(const aji_storage *s) {
+    return s->owner == AJI_OWNED || s->owner == AJI_WITHIN;
+}
+
+aji_storage *aji_storage_retain(aji_storage *s) {
+    s->refs++;
+    return s;
 }
 
 void aji_storage_release(aji_storage *s) {
@@ -55,24 +75,24 @@ void aji_storage_release(aji_storage *s) {
         return;
     free_data(s);
     s->ctx->stat[AJ_STAT_STORAGES]--;
-    aji_free(s->ctx, s, sizeof(*s));
+    aji_free(s->ctx, s, s->owner == AJI_WITHIN ? HEADER + LITTLE : sizeof(*s));
 }
 
 aj_status aji_storage_own(aji_storage *s) {
-    aji_storage *copy = aji_storage_new(s->ctx, s->device, s->bytes);
-    if (!copy)
+    size_t bytes = s->bytes ? s->bytes : 1;
+    void *mine = s->device->table->alloc(s->ctx, bytes);
+    if (!mine)
         return AJ_ERR_MEMORY;
-    memcpy(copy->data, s->data, s->bytes);
-    void *mine = copy->data;
-    copy->data = s->data;
-    copy->owner = s->owner;
+    memcpy(mine, s->data, s->bytes);
+    free_data(s);
     s->data = mine;
+    s->bytes = bytes;
     s->owner = AJI_OWNED;
-    aji_storage_release(copy);
+    count_live(s->ctx, (int64_t)bytes);
     return AJ_OK;
 }
 
-static void set_contiguous(aji_value *v) {
+void aji_value_set_contiguous(aji_value *v) {
     int64_t stride = 1;
     for (int i = v->meta.ndim - 1; i >= 0; i--) {
         v->strides[i] = stride;
@@ -88,17 +108,23 @@ aji_value *aji_value_over(aji_storage *storage, const aji_meta *meta) {
         aji_storage_release(storage);
         return NULL;
     }
-    *v = (aji_value){.refs = 1, .ctx = storage->ctx, .device = storage->device, .meta = *meta, .storage = storage};
-    set_contiguous(v);
+    v->refs = 1;
+    v->users = v->number = 0;
+    v->visit = 0;
+    v->saved = v->passed = false;
+    v->ctx = storage->ctx;
+    v->device = storage->device;
+    v->meta = *meta;
+    v->numel = aji_meta_numel(meta);
+    v->storage = storage;
+    v->offset = 0;
+    aji_value_set_contiguous(v);
     return v;
 }
 
-static aji_value *new_with_numel(aj_ctx *ctx, aj_device device, const aji_meta *meta, int64_t numel) {
-    return aji_value_over(aji_storage_new(ctx, device, (size_t)numel * aj_dtype_size(meta->dtype)), meta);
-}
-
 aji_value *aji_value_new(aj_ctx *ctx, aj_device device, const aji_meta *meta) {
-    return new_with_numel(ctx, device, meta, aji_meta_numel(meta));
+    size_t bytes = (size_t)aji_meta_numel(meta) * aj_dtype_size(meta->dtype);
+    return aji_value_over(aji_storage_new(ctx, device, bytes), meta);
 }
 
 aji_value *aji_value_retain(aji_value *v) {
@@ -106,16 +132,23 @@ aji_value *aji_value_retain(aji_value *v) {
     return v;
 }
 
+aji_value *aji_value_save(aji_value *v) {
+    v->saved = true;
+    return aji_value_retain(v);
+}
+
 void aji_value_release(aji_value *v) {
     if (!v || --v->refs > 0)
         return;
-    aji_storage_release(v->storage);
+    if (v->storage)
+        aji_storage_release(v->storage);
+    else
+        aji_expression_release(v);
     aji_free(v->ctx, v, sizeof(*v));
 }
 
 aji_value *aji_value_view(aji_value *v, const aji_meta *meta, const int64_t *strides, int64_t offset) {
-    v->storage->refs++;
-    aji_value *view = aji_value_over(v->storage, meta);
+    aji_value *view = aji_value_over(aji_storage_retain(v->storage), meta);
     if (!view)
         return NULL;
     if (meta->ndim > 0)
@@ -124,7 +157,20 @@ aji_value *aji_value_view(aji_value *v, const aji_meta *meta, const int64_t *str
     return view;
 }
 
+/* A view of a pending value: a constant stays one, and is returned; any other is evaluated. Returns false if that fails. */
+static bool prepare_view(aji_value *v, const aji_meta *shape, aji_value **constant) {
+    double number;
+    aji_meta meta = *shape;
+    meta.dtype = v->meta.dtype;
+    bool full = aji_value_is_full(v, &number);
+    *constant = full ? aji_value_full(v->ctx, v->device, &meta, number) : NULL;
+    return full ? *constant != NULL : aji_value_evaluate(v) == AJ_OK;
+}
+
 aji_value *aji_value_broadcast(aji_value *v, const aji_meta *shape) {
+    aji_value *constant;
+    if (!prepare_view(v, shape, &constant) || constant)
+        return constant;
     int64_t strides[AJ_MAX_NDIM] = {0};
     int shift = shape->ndim - v->meta.ndim;
     for (int i = 0; i < v->meta.ndim; i++)
@@ -147,6 +193,8 @@ bool aji_value_is_contiguous(const aji_value *v) {
 }
 
 aji_value *aji_value_copy(aji_value *v) {
+    if (aji_value_evaluate(v) != AJ_OK)
+        return NULL;
     aji_value *copy = aji_value_new(v->ctx, v->device, &v->meta);
     if (copy && aji_do_copy("copy", v, copy) != AJ_OK) {
         aji_value_release(copy);
@@ -195,6 +243,9 @@ static bool reshaped_strides(const aji_value *v, const aji_meta *meta, int64_t *
 }
 
 aji_value *aji_value_reshape(aji_value *v, const aji_meta *meta) {
+    aji_value *constant;
+    if (!prepare_view(v, meta, &constant) || constant)
+        return constant;
     int64_t strides[AJ_MAX_NDIM] = {0};
     if (aji_meta_numel(meta) == 0)
         return aji_value_new(v->ctx, v->device, meta);
@@ -211,15 +262,14 @@ aji_value *aji_value_reshape(aji_value *v, const aji_meta *meta) {
 }
 
 bool aji_value_exclusive(const aji_value *v) {
-    return v->refs == 1 && v->storage->refs == 1 && v->storage->owner == AJI_OWNED && aji_value_is_contiguous(v);
+    return v->refs == 1 && v->storage->refs == 1 && is_own(v->storage) && aji_value_is_contiguous(v);
 }
 
 bool aji_value_is_borrowed(const aji_value *v) {
     return v->storage->owner == AJI_BORROWED;
 }
 
-/* The number as the bytes of one element. */
-static void encode(aj_dtype dtype, double value, unsigned char bytes[8]) {
+void aji_encode(aj_dtype dtype, double value, unsigned char bytes[8]) {
     double f64 = value;
     float f32 = (float)value;
     int64_t i64 = value >= 9.2e18 ? INT64_MAX : value <= -9.2e18 ? INT64_MIN : value != value ? 0 : (int64_t)value;
@@ -229,21 +279,25 @@ static void encode(aj_dtype dtype, double value, unsigned char bytes[8]) {
     memcpy(bytes, from[dtype], aj_dtype_size(dtype));
 }
 
-aji_value *aji_value_full(aj_ctx *ctx, aj_device device, const aji_meta *meta, double value) {
-    unsigned char bytes[8];
-    encode(meta->dtype, value, bytes);
-    aji_value *v = new_with_numel(ctx, device, meta, 1);
-    if (!v)
-        return NULL;
-    memset(v->strides, 0, sizeof(v->strides));
-    if (device->table->upload(ctx, v->storage->data, bytes, aj_dtype_size(meta->dtype)) != AJ_OK) {
-        aji_value_release(v);
-        return NULL;
+double aji_decode(aj_dtype dtype, const void *data) {
+    switch (dtype) {
+    case AJ_F64:
+        return *(const double *)data;
+    case AJ_F32:
+        return *(const float *)data;
+    case AJ_I64:
+        return (double)*(const int64_t *)data;
+    case AJ_I32:
+        return *(const int32_t *)data;
+    case AJ_U8:
+        return *(const uint8_t *)data;
     }
-    return v;
+    return NAN;
 }
 
 aji_value *aji_value_on(aji_value *v, aj_device device) {
+    if (aji_value_evaluate(v) != AJ_OK)
+        return NULL;
     aji_value *from = aji_value_contiguous(v);
     if (!from || from->device == device)
         return from;

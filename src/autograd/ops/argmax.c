@@ -8,7 +8,7 @@ static aj_status infer(aji_call *c) {
 }
 
 static aj_status forward(aji_call *c) {
-    return aji_forward_reduction(c, AJI_ARGMAX);
+    return aji_forward_argument(c, true);
 }
 
 static aj_tensor *of_last(aj_tensor *const *x) {

@@ -37,6 +37,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_broadcast_to = {
     .name = "aj_broadcast_to",
     .maths = "y = x repeated; gx = g summed over what was repeated",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(aji_meta),
     .infer = infer,
     .forward = forward,

@@ -24,8 +24,8 @@ static aj_status symmetrise(aji_value *x, aji_value *to) {
     if (!transposed)
         return aj_ctx_status(x->ctx);
     aji_program mean = {.n_in = 2, .n_out = 1, .n_steps = 2, .out = {3}};
-    mean.steps[0] = (aji_step){.opcode = AJI_STEP_ADD, .dtype = x->meta.dtype, .dst = 2, .src = {0, 1}};
-    mean.steps[1] = (aji_step){.opcode = AJI_STEP_SCALE, .dtype = x->meta.dtype, .dst = 3, .src = {2}, .imm = {0.5}};
+    mean.steps[0] = (aji_step){.opcode = AJI_STEP_ADD, .dtype = x->meta.dtype, .src = {0, 1}};
+    mean.steps[1] = (aji_step){.opcode = AJI_STEP_SCALE, .dtype = x->meta.dtype, .src = {2}, .imm = {0.5}};
     aj_status status =
         aji_do_run("aj_cholesky", &mean, (const aji_value *const[]){x, transposed}, (const aji_value *const[]){to});
     aji_value_release(transposed);

@@ -73,6 +73,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_concat = {
     .name = "aj_concat",
     .maths = "y = x_0, x_1, ... along an axis; gx_i = i's part of g",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward,

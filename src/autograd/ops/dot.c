@@ -44,6 +44,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_dot = {
     .name = "aj_dot",
     .maths = "y = sum of a b; ga = g b, gb = g a",
+    .flags = AJI_OP_LAZY,
     .need = AJI_NEED_ALL_IN,
     .infer = infer,
     .forward = forward,

@@ -40,6 +40,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_logsumexp = {
     .name = "aj_logsumexp",
     .maths = "y = log(sum exp(x)); gx = g exp(x - y)",
+    .flags = AJI_OP_LAZY,
     .need = AJI_NEED_IN(0) | AJI_NEED_OUT,
     .attr_size = sizeof(aji_axes),
     .infer = aji_infer_float_reduction,

@@ -45,6 +45,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_mean = {
     .name = "aj_mean",
     .maths = "y = sum of x / n; gx = g / n, repeated",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(aji_axes),
     .infer = aji_infer_float_reduction,
     .forward = forward,

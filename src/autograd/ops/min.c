@@ -37,6 +37,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_min = {
     .name = "aj_min",
     .maths = "y = smallest entry of x; gx = g at its first place, 0 elsewhere",
+    .flags = AJI_OP_LAZY,
     .need = AJI_NEED_IN(0),
     .attr_size = sizeof(aji_axes),
     .infer = aji_infer_extremum,

@@ -65,6 +65,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_norm = {
     .name = "aj_norm",
     .maths = "y = sqrt(sum of x^2); gx = g x / y, 0 where y = 0",
+    .flags = AJI_OP_LAZY,
     .need = AJI_NEED_IN(0) | AJI_NEED_OUT,
     .attr_size = sizeof(aji_axes),
     .infer = aji_infer_float_reduction,

@@ -63,6 +63,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_pad = {
     .name = "aj_pad",
     .maths = "y = value, x, value along an axis; gx = g without the ends",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward,

@@ -124,6 +124,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_prod = {
     .name = "aj_prod",
     .maths = "y = product of x; gx_i = g product of the others",
+    .flags = AJI_OP_LAZY,
     .need = AJI_NEED_IN(0),
     .attr_size = sizeof(aji_axes),
     .infer = aji_infer_accumulation,

@@ -75,6 +75,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_reshape = {
     .name = "aj_reshape",
     .maths = "y = x in another shape; gx = g in x's shape",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward,

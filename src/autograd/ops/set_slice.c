@@ -13,7 +13,22 @@ static aj_status infer(aji_call *c) {
     return aji_check_broadcasts(c->ctx, "aj_set_slice", "value", &c->in_meta[1], &part);
 }
 
+/* Between zeros, without steps: pending still. Returns false if that is not so. */
+static bool place(aji_call *c) {
+    const aji_range *r = c->attr;
+    aji_meta part = c->in_meta[0];
+    part.shape[r->axis] = r->count;
+    if (r->step != 1 || !aji_is_zero(c->x[0]) || !aji_same_shape(&part, &c->in_meta[1]))
+        return false;
+    int64_t lo[AJ_MAX_NDIM] = {0};
+    lo[r->axis] = r->start;
+    c->y[0] = aji_value_placed(c->x[1], c->out_meta, lo);
+    return true;
+}
+
 static aj_status forward(aji_call *c) {
+    if (place(c))
+        return c->y[0] ? AJ_OK : aj_ctx_status(c->ctx);
     aji_value *y = aji_value_copy(c->x[0]);
     return aji_finish(c, y, aji_fill("aj_set_slice", aji_range_view(y, c->attr), c->x[1]));
 }
@@ -51,6 +66,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_set_slice = {
     .name = "aj_set_slice",
     .maths = "y = x, but value in [start:stop:step]; gx = g, but 0 there; gvalue = g there",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(aji_range),
     .infer = infer,
     .forward = forward,

@@ -31,11 +31,21 @@ static aj_status overwrite(aji_call *c, aji_value *y) {
     return aji_finish(c, y, aji_fill("aj_set_window", aji_window_view(y, a->lo, c->in_meta[1].shape), c->x[1]));
 }
 
+/* Between zeros: pending still. */
+static aj_status place(aji_call *c) {
+    const attr *a = c->attr;
+    return aji_finish(c, aji_value_placed(c->x[1], c->out_meta, a->lo), AJ_OK);
+}
+
 static aj_status forward(aji_call *c) {
-    return overwrite(c, aji_value_copy(c->x[0]));
+    return aji_is_zero(c->x[0]) ? place(c) : overwrite(c, aji_value_copy(c->x[0]));
 }
 
 static aj_status forward_inplace(aji_call *c) {
+    if (aji_is_zero(c->x[0]))
+        return place(c);
+    if (aji_value_evaluate(c->x[0]) != AJ_OK)
+        return aj_ctx_status(c->ctx);
     return overwrite(c, aji_value_exclusive(c->x[0]) ? aji_value_retain(c->x[0]) : aji_value_copy(c->x[0]));
 }
 
@@ -88,6 +98,7 @@ static const aji_sample samples_inplace[] = {
 const aji_op aji_op_set_window = {
     .name = "aj_set_window",
     .maths = "y = x, but value in the box at lo; gx = g, but 0 there; gvalue = g there",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward,
@@ -98,7 +109,7 @@ const aji_op aji_op_set_window = {
 const aji_op aji_op_set_window_inplace = {
     .name = "aj_set_window_inplace",
     .maths = "y = x, but value in the box at lo; gx = g, but 0 there; gvalue = g there",
-    .flags = AJI_OP_CONSUMES,
+    .flags = AJI_OP_CONSUMES | AJI_OP_LAZY,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward_inplace,

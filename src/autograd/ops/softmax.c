@@ -46,6 +46,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_softmax = {
     .name = "aj_softmax",
     .maths = "y = exp(x) / sum exp(x); gx = y (g - sum g y)",
+    .flags = AJI_OP_LAZY,
     .need = AJI_NEED_OUT,
     .attr_size = sizeof(aji_axes),
     .infer = infer,

@@ -50,6 +50,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_squeeze = {
     .name = "aj_squeeze",
     .maths = "y = x without an axis of extent 1; gx = g with it",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward,

@@ -64,6 +64,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_stack = {
     .name = "aj_stack",
     .maths = "y = x_0, x_1, ... along a new axis; gx_i = g at i",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward,

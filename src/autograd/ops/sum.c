@@ -48,6 +48,7 @@ const aji_op aji_op_sum = {
     .name = "aj_sum",
     .maths = "y = sum of x; gx = g, repeated",
 
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(aji_axes),
     .infer = aji_infer_accumulation,
     .forward = forward,

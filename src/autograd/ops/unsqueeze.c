@@ -46,6 +46,7 @@ static const aji_sample samples[] = {
 const aji_op aji_op_unsqueeze = {
     .name = "aj_unsqueeze",
     .maths = "y = x with a new axis of extent 1; gx = g without it",
+    .flags = AJI_OP_LAZY,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward,

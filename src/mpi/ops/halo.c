@@ -155,7 +155,7 @@ static aj_status unpack(exchange *e, int s) {
         status = c->device->table->upload(c->ctx, aji_value_data(&near), aji_value_data(&host), face_bytes(e));
     if (status == AJ_OK && e->adjoint) {
         aji_program sum = {.n_in = 2, .n_out = 1, .n_steps = 1, .out = {2}};
-        sum.steps[0] = (aji_step){.opcode = AJI_STEP_ADD, .dtype = e->face.dtype, .dst = 2, .src = {0, 1}};
+        sum.steps[0] = (aji_step){.opcode = AJI_STEP_ADD, .dtype = e->face.dtype, .src = {0, 1}};
         status = aji_do_run(c->op->name, &sum, (const aji_value *const[]){&to, &near}, (const aji_value *const[]){&near});
     }
     return status == AJ_OK ? aji_do_copy(c->op->name, &near, &to) : status;
@@ -349,7 +349,8 @@ static aj_status open_exchange(exchange *e) {
         e->host = aji_is_host(c->device) ? aji_value_retain(e->near) : aji_value_new(c->ctx, aj_cpu(c->ctx), &faces);
     if (e->host && e->adjoint)
         e->zero = aji_value_full(c->ctx, c->device, &one, 0);
-    return e->host && (e->zero || !e->adjoint) ? AJ_OK : aj_ctx_status(c->ctx);
+    bool ready = e->host && (!e->adjoint || (e->zero && aji_value_evaluate(e->zero) == AJ_OK));
+    return ready ? AJ_OK : aj_ctx_status(c->ctx);
 }
 
 /* In checked mode: the axes and the widths are alike. The fields need not be. */
@@ -394,13 +395,14 @@ static aj_status forward_adjoint(aji_call *c) {
     return run(c, true);
 }
 
+/* Derivatives consume the gradient, which the sweep has given up: unless others share it the faces change in place. */
 static aj_status vjp(aji_call *c) {
     c->g_in[0] = aji_comm_apply(&aji_op_halo_adjoint, c->attr, c->g_out[0], c->comm);
     return AJ_OK;
 }
 
 static aj_status vjp_adjoint(aji_call *c) {
-    c->g_in[0] = aji_comm_apply(&aji_op_halo, c->attr, c->g_out[0], c->comm);
+    c->g_in[0] = aji_comm_apply(&aji_op_halo_inplace, c->attr, c->g_out[0], c->comm);
     return AJ_OK;
 }
 
@@ -424,8 +426,8 @@ const aji_op aji_op_halo_inplace = {
 };
 const aji_op aji_op_halo_adjoint = {
     .name = "aj_halo_adjoint",
-    .maths = "y = x, ghosts sent home and added; gx = g, ghosts filled from the neighbours",
-    .flags = AJI_OP_COMM,
+    .maths = "y = x, ghosts sent home and added; gx = g, ghosts filled from the neighbours; consumes x",
+    .flags = AJI_OP_COMM | AJI_OP_CONSUMES,
     .attr_size = sizeof(attr),
     .infer = infer,
     .forward = forward_adjoint,
