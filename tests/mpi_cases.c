@@ -906,6 +906,29 @@ static void allreduce_third(void) {
     close_world();
 }
 
+/* An adjoint may write into a gradient only if nobody else has it: a seed, a gradient that is a result, one that two operands share, have somebody. */
+static void gradients_kept(void) {
+    open_world();
+    double n = rank_count;
+    aj_tensor *a = PARAM(rank_id + 1), *b = PARAM(2), *seed = aj_full(ctx, AJ_F64, AJ_SHAPE(1), 3), *g[3];
+    record();
+    aj_tensor *t = aj_allreduce(a, MPI_SUM, world), *u = aj_bcast(b, 0, world), *y = aj_add(t, u);
+    CHECK_INT(aj_grad_of(ctx, 1, &y, &seed, 3, (aj_tensor *[]){t, a, b}, g, 0), AJ_OK);
+    CHECK_ALL(g[0], 1, 3, 0);
+    CHECK_ALL(g[1], 1, 3 * n, 0);
+    CHECK_ALL(g[2], 1, rank_id == 0 ? 3 * n : 0, 0);
+    CHECK_ALL(seed, 1, 3, 0);
+    aj_tensor *twice = aj_allreduce(aj_scale(y, 2), MPI_SUM, world); /* its gradient is nobody else's */
+    CHECK_INT(aj_grad_of(ctx, 1, &twice, NULL, 3, (aj_tensor *[]){y, t, a}, g, 0), AJ_OK);
+    CHECK_ALL(g[0], 1, 2 * n, 0);
+    CHECK_ALL(g[1], 1, 2 * n, 0);
+    CHECK_ALL(g[2], 1, 2 * n * n, 0);
+    CHECK_INT(aj_record_end(ctx), AJ_OK);
+    aj_release(&a);
+    aj_release(&b);
+    close_world();
+}
+
 RANK_MAIN({"ar-seed", ar_seed}, {"ag-seed", ag_seed}, {"prod-zero", prod_zero}, {"prod-range", prod_range}, {"max-tie", max_tie},
           {"tag-ring-sendrecv", tag_ring_sendrecv}, {"sendrecv-tags", sendrecv_tags}, {"split", split},
           {"split-order", split_order}, {"gather-axis", gather_axis}, {"scatter-axis", scatter_axis},
@@ -915,4 +938,4 @@ RANK_MAIN({"ar-seed", ar_seed}, {"ag-seed", ag_seed}, {"prod-zero", prod_zero}, 
           {"ring", ring}, {"buffer", buffer}, {"edge", edge}, {"tag-ring", tag_ring}, {"wait-order", wait_order}, {"self", self},
           {"halo-2", halo_2}, {"halo-2-cart", halo_2_cart}, {"wild", wild}, {"passive", passive}, {"retained", retained},
           {"freed", freed}, {"no-grad", no_grad}, {"large", large}, {"communicators", communicators}, {"regression", regression},
-          {"ring-second", ring_second}, {"allreduce-third", allreduce_third})
+          {"ring-second", ring_second}, {"allreduce-third", allreduce_third}, {"gradients-kept", gradients_kept})

@@ -305,9 +305,10 @@ static aj_status call_vjp(aji_sweep *s, int64_t i) {
     return status;
 }
 
-/* Handles that a vjp makes are released after it. A communication may leave requests in its scope, and a custom operation anything. */
+/* Handles that a vjp makes are released after it. A communication that is differentiated may leave requests in its scope, and a custom operation anything. */
 static aj_status call_in_scope(aji_sweep *s, int64_t i) {
-    if (!(aji_sweep_node(s, i)->op->flags & (AJI_OP_COMM | AJI_OP_CUSTOM))) {
+    unsigned flags = aji_sweep_node(s, i)->op->flags;
+    if (!(flags & AJI_OP_CUSTOM) && (!(flags & AJI_OP_COMM) || !aji_sweep_creates_graph(s))) {
         aji_handles handles = aji_handles_begin(s->ctx);
         aj_status status = call_vjp(s, i);
         aji_handles_release(handles);
