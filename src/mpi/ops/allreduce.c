@@ -11,12 +11,15 @@ static aj_status direct(aji_call *c, MPI_Op op, const aji_value *x, aji_value *y
     return aji_mpi_allreduce(c, aji_value_data(x), aji_value_data(y), aji_meta_numel(&x->meta), aji_mpi_type(x->meta.dtype), op);
 }
 
-/* Of an operand that the adjoint has given up; of sums only. */
+/* Of an operand that the adjoint has given up; of sums only. MPI wants this from all ranks or none, so where others share the operand a copy is
+ * reduced. */
 static aj_status in_place(aji_call *c, MPI_Op op) {
-    aji_value *y = c->x[0];
+    bool host = aji_is_host(c->device);
+    aji_value *y = !host ? aji_to_host(c->x[0]) : aji_may_overwrite(c) ? aji_value_retain(c->x[0]) : aji_value_copy(c->x[0]);
+    if (!y)
+        return aj_ctx_status(c->ctx);
     return aji_from_host(
-        c, aji_value_retain(y),
-        aji_mpi_allreduce(c, MPI_IN_PLACE, aji_value_data(y), aji_meta_numel(&y->meta), aji_mpi_type(y->meta.dtype), op));
+        c, y, aji_mpi_allreduce(c, MPI_IN_PLACE, aji_value_data(y), aji_meta_numel(&y->meta), aji_mpi_type(y->meta.dtype), op));
 }
 
 static aj_status by_records(aji_call *c, aji_rank_reduction *r, const aji_value *x, aji_value *y) {
@@ -35,7 +38,7 @@ static aj_status by_records(aji_call *c, aji_rank_reduction *r, const aji_value 
 static aj_status reduce(aji_call *c, aji_rank_reduction *r) {
     if (c->comm->size <= 1)
         return aji_return_operand(c);
-    if (aji_is_host(c->device) && aji_may_overwrite(c))
+    if (c->op->flags & AJI_OP_CONSUMES)
         return in_place(c, r->op);
     aji_value *x = aji_to_host(c->x[0]), *y = x ? aji_new_on_host(c) : NULL;
     aj_status status = !y ? aj_ctx_status(c->ctx) : aji_by_records(c, r) ? by_records(c, r, x, y) : direct(c, r->op, x, y);
