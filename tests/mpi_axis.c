@@ -13,7 +13,7 @@ typedef struct arrays {
 } arrays;
 
 static arrays arrays_new(const plan *p, extents (*shape)(const plan *, int)) {
-    arrays a;
+    arrays a = {{NULL}};
     for (int k = 0; k < rank_count; k++) {
         extents e = shape(p, k);
         a.of[k] = calloc((size_t)entries(&e) + 1, sizeof(double));
