@@ -10,6 +10,12 @@
 enum { PROGRAMS = 26, FAMILY = 1000, MOST_NUMBERS = MAX_INPUTS * 27, DIRECTIONS = 2 };
 static const double STEP = 1e-5; /* of differences */
 
+/* A second context, in which every operation is computed at once. */
+static struct {
+    aj_ctx *ctx;
+    aj_comm *world, *comms[N_COMMS];
+} unfused;
+
 /* One program at one point, with directions that differ by rank and are zero for constants. */
 typedef struct subject {
     const program *p;
@@ -159,7 +165,34 @@ static void check_recording(const subject *s, const inputs *in, const outcome *o
     hessian->got = product(in->n_params, hv, direction, &hessian->magnitude);
 }
 
-/* The same program in f32, whose objective and gradient are those of f64 up to f32's rounding. */
+/* What came out of a program, and once more, from another way to compute it: the same up to `tolerance` of the sum of the terms' magnitudes. */
+static void check_again(const subject *t, const char *how, const comparison *value, const comparison *gradient,
+                        double tolerance) {
+    comparison c[1 + DIRECTIONS] = {{0}};
+    inputs in = make_inputs(t, 0, t->x, true);
+    outcome out;
+    aj_tensor *direction[MAX_INPUTS], *g[MAX_INPUTS];
+    char what[80];
+    CHECK_INT(aj_record_begin(ctx), AJ_OK);
+    run_track(t->p, rank_id, t->comms, in.all, &out);
+    c[0].got = product(out.n, out.roots, out.seeds, &c[0].magnitude);
+    c[0].wanted = value->got;
+    backward(t, &out);
+    for (int i = 0; i < in.n_params; i++)
+        g[i] = aj_grad(in.params[i]);
+    for (int j = 0; j < DIRECTIONS; j++) {
+        param_tensors(t, t->d[j], direction);
+        c[1 + j].got = product(in.n_params, g, direction, &c[1 + j].magnitude);
+        c[1 + j].wanted = gradient[j].got;
+    }
+    for (int k = 0; k <= DIRECTIONS; k++) {
+        snprintf(what, sizeof what, "the %s, %s", k == 0 ? "objective" : "gradient along a direction", how);
+        compare(t, what, c[k], tolerance);
+    }
+    release_inputs(&in);
+    check_clean(ctx, how);
+}
+
 static void check_single(const subject *s, const comparison *value, const comparison *gradient) {
     static program single;
     single = *s->p;
@@ -167,26 +200,19 @@ static void check_single(const subject *s, const comparison *value, const compar
     subject t = *s;
     t.p = &single;
     t.track = &single.tracks[rank_id];
-    comparison c[1 + DIRECTIONS] = {{0}};
-    inputs in = make_inputs(&t, 0, t.x, true);
-    outcome out;
-    aj_tensor *direction[MAX_INPUTS], *g[MAX_INPUTS];
-    CHECK_INT(aj_record_begin(ctx), AJ_OK);
-    run_track(t.p, rank_id, t.comms, in.all, &out);
-    c[0].got = product(out.n, out.roots, out.seeds, &c[0].magnitude);
-    c[0].wanted = value->got;
-    backward(&t, &out);
-    for (int i = 0; i < in.n_params; i++)
-        g[i] = aj_grad(in.params[i]);
-    for (int j = 0; j < DIRECTIONS; j++) {
-        param_tensors(&t, t.d[j], direction);
-        c[1 + j].got = product(in.n_params, g, direction, &c[1 + j].magnitude);
-        c[1 + j].wanted = gradient[j].got;
-    }
-    for (int k = 0; k <= DIRECTIONS; k++)
-        compare(s, k == 0 ? "the objective in f32" : "the gradient in f32 along a direction", c[k], 2e-5);
-    release_inputs(&in);
-    check_clean(ctx, "a program in f32");
+    check_again(&t, "in f32", value, gradient, 2e-5);
+}
+
+/* Where every operation is computed at once: the same but for the order in which gradients and entries are added. */
+static void check_unfused(const subject *s, const comparison *value, const comparison *gradient) {
+    aj_ctx *fused = ctx;
+    subject t = *s;
+    t.comms = unfused.comms;
+    ctx = unfused.ctx;
+    aj_scope *scope = aj_scope_begin(ctx);
+    check_again(&t, "unfused", value, gradient, 1e-14);
+    CHECK_INT(aj_scope_end(scope), AJ_OK);
+    ctx = fused;
 }
 
 /* The adjoint and, of every third program, all the rest: recorded, in a scope that the caller ends. Of every fourth one the adjoint in f32, too. */
@@ -226,6 +252,7 @@ static void check_program(const subject *s) {
     check_clean(ctx, "a program");
     if (s->p->seed % 4 == 0)
         check_single(s, &value, gradient);
+    check_unfused(s, &value, gradient);
 }
 
 static void run_program(uint64_t seed, const teams *t, aj_comm **comms, bool print) {
@@ -243,19 +270,35 @@ static void run_program(uint64_t seed, const teams *t, aj_comm **comms, bool pri
     watch_no_more();
 }
 
+static void open_unfused(const teams *t) {
+    setenv("ADJOIN_FUSE", "0", 1);
+    open_world();
+    unsetenv("ADJOIN_FUSE");
+    register_reductions(ctx);
+    open_teams(t, world, unfused.comms);
+    unfused.ctx = ctx;
+    unfused.world = world;
+}
+
 /* Programs of one family share their communicators. */
 static void run_family(int family) {
     const char *only = getenv("ADJOIN_TEST_SEED");
     uint64_t seed = only ? strtoull(only, NULL, 10) : (uint64_t)family * FAMILY;
     teams t;
     aj_comm *comms[N_COMMS];
-    open_world();
-    open_reductions(ctx);
     make_teams(seed / FAMILY, rank_count, &t);
+    open_reductions();
+    open_unfused(&t);
+    open_world();
+    register_reductions(ctx);
     open_teams(&t, world, comms);
     for (int i = 0; i < (only ? 1 : PROGRAMS); i++)
         run_program(seed + (uint64_t)i, &t, comms, only);
     close_teams(comms);
+    close_world();
+    ctx = unfused.ctx;
+    world = unfused.world;
+    close_teams(unfused.comms);
     close_world();
     close_reductions();
 }

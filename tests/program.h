@@ -134,7 +134,8 @@ extern const int n_unary_functions, n_binary_functions, n_reductions;
 /* ---- making, printing, running ---- */
 
 /* The reductions that are registered. */
-void open_reductions(aj_ctx *ctx);
+void open_reductions(void);            /* the operations of MPI */
+void register_reductions(aj_ctx *ctx); /* their derivatives */
 void close_reductions(void);
 
 /* The communicators depend on family alone, so that many programs can share them. */

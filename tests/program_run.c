@@ -107,9 +107,12 @@ static aj_tensor *first_vjp(aj_ctx *ctx, aj_tensor *prefix, aj_tensor *x, aj_ten
     return prefix ? aj_scale(g, 0) : g;
 }
 
-void open_reductions(aj_ctx *ctx) {
+void open_reductions(void) {
     MPI_Op_create(lse, 1, &reductions[LSE].op);
     MPI_Op_create(first, 0, &reductions[FIRST].op);
+}
+
+void register_reductions(aj_ctx *ctx) {
     aj_op_register(ctx, reductions[LSE].op, "lse", true, lse_vjp, NULL);
     aj_op_register(ctx, reductions[FIRST].op, "first", false, first_vjp, NULL);
 }
