@@ -144,8 +144,10 @@ typedef struct aji_layer {                       /* first member of a layer's st
 } aji_layer;
 aji_layer *aji_ctx_layer(const aj_ctx *ctx, aji_slot slot); /* NULL: not attached yet */
 void aji_ctx_set_layer(aj_ctx *ctx, aji_slot slot, aji_layer *layer);
-void aji_ctx_count(aj_ctx *ctx, aj_stat which, int64_t delta); /* NODES, REQUESTS, COMMS */
-void aji_ctx_set_rank(aj_ctx *ctx, int rank);                  /* for error messages */
+void aji_ctx_count(aj_ctx *ctx, aj_stat which, int64_t delta);   /* NODES, REQUESTS, COMMS */
+void aji_ctx_set_rank(aj_ctx *ctx, int rank);                    /* for error messages */
+void aji_ctx_add_device(aj_ctx *ctx, struct aji_device *device); /* the context's from now on: it calls destroy */
+aj_device aji_ctx_device(const aj_ctx *ctx, const char *name);   /* one that was added; NULL: there is none */
 double aji_ctx_grace(const aj_ctx *ctx);
 double aji_ctx_timeout(const aj_ctx *ctx);                              /* 0: none */
 const char *aji_ctx_operation(const aj_ctx *ctx);                       /* the one that runs; never NULL */
@@ -233,11 +235,14 @@ bool aji_step_supports(aji_opcode opcode, aj_dtype dtype);
 typedef enum aji_reduction { AJI_SUM, AJI_PROD, AJI_MAX, AJI_MIN } aji_reduction;
 
 typedef struct aji_device_table {
-    const char *name;
-    void *(*alloc)(aj_ctx *ctx, size_t bytes); /* NULL raised */
-    void (*free)(aj_ctx *ctx, void *memory, size_t bytes);
-    aj_status (*upload)(aj_ctx *ctx, void *device_memory, const void *host, size_t bytes);
-    aj_status (*download)(aj_ctx *ctx, void *host, const void *device_memory, size_t bytes);
+    bool mpi_reads;                                 /* a CUDA-aware MPI can be given its addresses */
+    void *(*alloc)(aj_device device, size_t bytes); /* NULL raised */
+    void (*free)(aj_device device, void *memory, size_t bytes);
+    /* Host memory may be freed or changed once these return; it is what all earlier work on device_memory left, or was given. */
+    aj_status (*upload)(aj_device device, void *device_memory, const void *host, size_t bytes);
+    aj_status (*download)(aj_device device, void *host, const void *device_memory, size_t bytes);
+    /* A storage in host memory that upload and download are fast with; NULL raised. Empty: any host memory will do. */
+    aji_storage *(*staging)(aj_device device, size_t bytes);
     /* dst = src, same shape and dtype, any strides on both (dst without overlaps) */
     aj_status (*copy)(aj_ctx *ctx, const aji_value *src, const aji_value *dst);
     /* out[k] = program(in...), at least one: inputs broadcast to the outputs' common shape, or lie in it; outputs have any strides */
@@ -264,12 +269,16 @@ typedef struct aji_device_table {
                           const aji_value *out); /* lower; reads the lower triangle; AJ_ERR_NUMERIC if not positive definite */
     aj_status (*logdet)(aj_ctx *ctx, const aji_value *a,
                         const aji_value *out); /* log |det a|, out[...] without the last two axes */
-    aj_status (*wait)(aj_ctx *ctx);            /* all earlier work has finished */
+    aj_status (*wait)(aj_device device);       /* all earlier work has finished */
+    void (*destroy)(aj_device device);         /* of a device that aji_ctx_add_device was given: with its context */
 } aji_device_table;
 
+#define AJI_DEVICE_NAME 16
 struct aji_device {
     const aji_device_table *table;
     aj_ctx *ctx;
+    char name[AJI_DEVICE_NAME];
+    const struct aji_device *next;
 };
 extern const aji_device_table aji_cpu_table, aji_test_table;
 

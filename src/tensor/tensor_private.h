@@ -93,6 +93,7 @@ struct aj_ctx {
     int64_t visits; /* traversals of pending values so far */
     bool fuse;      /* elementwise work is left pending, and evaluated together */
     struct aji_device cpu, test;
+    const struct aji_device *devices; /* those that were added */
     aj_scope root, *scope;
     aji_list kept;
     aji_layer *layer[AJI_N_SLOTS];

@@ -1,0 +1,96 @@
+/*
+ * The CUDA device: its struct, and what the files of this folder offer each other. One stream per device of a context does all its work, in order; the
+ * host waits for it only where it reads what the device wrote. The device's primary context is pushed at the begin of each call from outside, and popped at its
+ * end, so that the user's own CUDA code finds what it left.
+ */
+#ifndef AJI_CUDA_PRIVATE_H
+#define AJI_CUDA_PRIVATE_H
+
+#include "cuda/api.h"
+
+typedef struct aji_cuda_kernels aji_cuda_kernels; /* compile.c: compiled ones, by their source */
+typedef struct aji_cuda_pinned aji_cuda_pinned;   /* memory.c: cached blocks of pinned host memory */
+
+typedef struct aji_cuda {
+    struct aji_device device; /* first */
+    aji_cuda_api api;
+    int index;         /* the driver's */
+    int major, minor;  /* compute capability */
+    int processors;    /* multiprocessors */
+    char model[64];    /* "NVIDIA H100" */
+    CUcontext context; /* the primary one */
+    CUstream stream;
+    CUmemoryPool pool;
+    int64_t live, peak; /* bytes of the pool */
+    aji_cuda_pinned *pinned;
+    aji_cuda_kernels *kernels;
+    cublasHandle_t cublas; /* linalg.c; NULL: not asked for yet */
+    cusolverDnHandle_t cusolver;
+} aji_cuda;
+
+static inline aji_cuda *aji_cuda_of(aj_device device) {
+    return (aji_cuda *)device; /* the device is its first member, and no struct aji_cuda is const */
+}
+
+/* ---- opening (device.c) ---- */
+
+/* A device with this number of the driver's. api: what is loaded of it already is taken as it is; NULL: load all. NULL raised: AJ_ERR_DEVICE (no driver,
+ * no device with this number), AJ_ERR_MEMORY. The context destroys it. */
+aj_device aji_cuda_open(aj_ctx *ctx, const aji_cuda_api *api, int index);
+extern const aji_device_table aji_cuda_table;
+
+/* Around all calls of the driver: every slot begins with enter and ends with leave, which returns status, or what popping the context raised. */
+aj_status aji_cuda_enter(aji_cuda *d);
+aj_status aji_cuda_leave(aji_cuda *d, aj_status status);
+
+/* ---- checked calls (check.c). op: the operation that the user called. The error names it, the call, the library's name and text for the
+ * code, and the device. ---- */
+aj_status aji_cuda_check(aji_cuda *d, const char *call, CUresult code);
+aj_status aji_cuda_check_nvrtc(aji_cuda *d, const char *call, nvrtcResult code);
+aj_status aji_cuda_check_cublas(aji_cuda *d, const char *call, cublasStatus_t code);
+aj_status aji_cuda_check_cusolver(aji_cuda *d, const char *call, cusolverStatus_t code);
+/* status = AJI_CU(d, cuEventRecord, event, d->stream); */
+#define AJI_CU(d, function, ...) aji_cuda_check((d), #function, (d)->api.function(__VA_ARGS__))
+#define AJI_NVRTC(d, function, ...) aji_cuda_check_nvrtc((d), #function, (d)->api.function(__VA_ARGS__))
+#define AJI_CUBLAS(d, function, ...) aji_cuda_check_cublas((d), #function, (d)->api.function(__VA_ARGS__))
+#define AJI_CUSOLVER(d, function, ...) aji_cuda_check_cusolver((d), #function, (d)->api.function(__VA_ARGS__))
+
+/* ---- memory (memory.c). Stream-ordered: what is freed may be given out again to work that comes later in the stream. ---- */
+void *aji_cuda_alloc(aji_cuda *d, size_t bytes); /* NULL raised */
+void aji_cuda_free(aji_cuda *d, void *memory, size_t bytes);
+/* Host memory that the device reads and writes by itself; back in the cache once the stream has passed what was enqueued before the release. */
+void *aji_cuda_pinned_take(aji_cuda *d, size_t bytes); /* NULL raised */
+void aji_cuda_pinned_give(aji_cuda *d, void *memory, size_t bytes);
+/* Enqueue copies of few bytes, of which the host's side is kept by the call. */
+aj_status aji_cuda_put(aji_cuda *d, void *device_memory, const void *host, size_t bytes); /* returns at once */
+aj_status aji_cuda_get(aji_cuda *d, void *host, const void *device_memory, size_t bytes); /* waits */
+
+/* ---- kernels (compile.c) ---- */
+
+enum { AJI_CUDA_THREADS = 256, AJI_CUDA_ARGUMENT = 4096 }; /* of a block; bytes of arguments that every driver takes */
+
+/* Compile `source`, unless it was before (in memory, or on disk), and enqueue its function `kernel`, extern "C" with one struct by value as its argument,
+ * on a grid of blocks of AJI_CUDA_THREADS. */
+aj_status aji_cuda_launch(aji_cuda *d, const char *kernel, const char *source, int64_t blocks, const void *argument,
+                          size_t bytes);
+void aji_cuda_kernels_destroy(aji_cuda *d);
+
+/* ---- slots ---- */
+aj_status aji_cuda_copy(aj_ctx *ctx, const aji_value *src, const aji_value *dst); /* elementwise.c */
+aj_status aji_cuda_run(aj_ctx *ctx, const aji_program *program, const aji_value *const *in, const aji_value *const *out);
+aj_status aji_cuda_reduce(aj_ctx *ctx, aji_reduction kind, const aji_program *program, int reduced,
+                          const aji_meta *shape, /* reduce.c */
+                          unsigned axes, const aji_value *const *in, const aji_value *result, const aji_value *const *out);
+aj_status aji_cuda_argument(aj_ctx *ctx, bool largest, const aji_value *x, int axis, const aji_value *out);
+aj_status aji_cuda_cumsum(aj_ctx *ctx, const aji_value *x, int axis, const aji_value *out);
+aj_status aji_cuda_take(aj_ctx *ctx, const char *op, const aji_value *x, int axis, const aji_value *index, /* index.c */
+                        const aji_value *out);
+aj_status aji_cuda_scatter_add(aj_ctx *ctx, const char *op, const aji_value *value, int axis, const aji_value *index,
+                               const aji_value *out);
+aj_status aji_cuda_matmul(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out); /* linalg.c */
+aj_status aji_cuda_solve(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out);
+aj_status aji_cuda_cholesky(aj_ctx *ctx, const aji_value *a, const aji_value *out);
+aj_status aji_cuda_logdet(aj_ctx *ctx, const aji_value *a, const aji_value *out);
+void aji_cuda_linalg_destroy(aji_cuda *d);
+
+#endif
