@@ -9,17 +9,19 @@
 #include "cuda/api.h"
 
 typedef struct aji_cuda_kernels aji_cuda_kernels; /* compile.c: compiled ones, by their source */
-typedef struct aji_cuda_pinned aji_cuda_pinned;   /* memory.c: cached blocks of pinned host memory */
+typedef struct aji_cuda_pinned aji_cuda_pinned;   /* pinned.c: cached blocks of pinned host memory */
 
 typedef struct aji_cuda {
     struct aji_device device; /* first */
     aji_cuda_api api;
     int index;         /* the driver's */
+    CUdevice number;   /* and its handle */
     int major, minor;  /* compute capability */
     int processors;    /* multiprocessors */
     char model[64];    /* "NVIDIA H100" */
     CUcontext context; /* the primary one */
     CUstream stream;
+    CUevent done; /* what a download waits for */
     CUmemoryPool pool;
     int64_t live, peak; /* bytes of the pool */
     aji_cuda_pinned *pinned;
@@ -38,6 +40,7 @@ static inline aji_cuda *aji_cuda_of(aj_device device) {
  * no device with this number), AJ_ERR_MEMORY. The context destroys it. */
 aj_device aji_cuda_open(aj_ctx *ctx, const aji_cuda_api *api, int index);
 extern const aji_device_table aji_cuda_table;
+void aji_cuda_destroy(aj_device device); /* slot */
 
 /* Around all calls of the driver: every slot begins with enter and ends with leave, which returns status, or what popping the context raised. */
 aj_status aji_cuda_enter(aji_cuda *d);
@@ -55,15 +58,27 @@ aj_status aji_cuda_check_cusolver(aji_cuda *d, const char *call, cusolverStatus_
 #define AJI_CUBLAS(d, function, ...) aji_cuda_check_cublas((d), #function, (d)->api.function(__VA_ARGS__))
 #define AJI_CUSOLVER(d, function, ...) aji_cuda_check_cusolver((d), #function, (d)->api.function(__VA_ARGS__))
 
-/* ---- memory (memory.c). Stream-ordered: what is freed may be given out again to work that comes later in the stream. ---- */
+/* ---- memory (memory.c). Stream-ordered: what is freed may be given out again to work that comes later in the stream. Between enter and leave. ---- */
 void *aji_cuda_alloc(aji_cuda *d, size_t bytes); /* NULL raised */
 void aji_cuda_free(aji_cuda *d, void *memory, size_t bytes);
-/* Host memory that the device reads and writes by itself; back in the cache once the stream has passed what was enqueued before the release. */
+/* Enqueue copies. */
+aj_status aji_cuda_put(aji_cuda *d, void *device_memory, const void *host,
+                       size_t bytes); /* keeps the host's side, and returns at once */
+aj_status aji_cuda_get(aji_cuda *d, void *host, const void *device_memory, size_t bytes); /* waits */
+/* Slots */
+void *aji_cuda_alloc_slot(aj_device device, size_t bytes);
+void aji_cuda_free_slot(aj_device device, void *memory, size_t bytes);
+aj_status aji_cuda_upload(aj_device device, void *device_memory, const void *host, size_t bytes);
+aj_status aji_cuda_download(aj_device device, void *host, const void *device_memory, size_t bytes);
+aji_storage *aji_cuda_staging(aj_device device, size_t bytes);
+aj_status aji_cuda_wait(aj_device device);
+
+/* ---- pinned host memory (pinned.c), which the device reads and writes by itself: back in the cache once the stream has passed what was
+ * enqueued before the release. Between enter and leave. ---- */
 void *aji_cuda_pinned_take(aji_cuda *d, size_t bytes); /* NULL raised */
 void aji_cuda_pinned_give(aji_cuda *d, void *memory, size_t bytes);
-/* Enqueue copies of few bytes, of which the host's side is kept by the call. */
-aj_status aji_cuda_put(aji_cuda *d, void *device_memory, const void *host, size_t bytes); /* returns at once */
-aj_status aji_cuda_get(aji_cuda *d, void *host, const void *device_memory, size_t bytes); /* waits */
+void aji_cuda_pinned_flush(aji_cuda *d);   /* give what is cached back to the driver; waits */
+void aji_cuda_pinned_destroy(aji_cuda *d); /* after the stream's last work */
 
 /* ---- kernels (compile.c) ---- */
 

@@ -149,7 +149,7 @@ aj_status aj_ctx_destroy(aj_ctx **ctx) {
 }
 
 int64_t aj_ctx_stat(const aj_ctx *ctx, aj_stat which) {
-    return ctx && (unsigned)which <= AJ_STAT_ALLOCATIONS ? ctx->stat[which] : -1;
+    return ctx && (unsigned)which <= AJ_STAT_DEVICE_PEAK_BYTES ? ctx->stat[which] : -1;
 }
 
 void aji_ctx_count(aj_ctx *ctx, aj_stat which, int64_t delta) {

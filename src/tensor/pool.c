@@ -33,6 +33,10 @@ static inline int size_class(size_t bytes, size_t *block) {
     return SMALL_CLASSES + (log2 - SMALL_LOG2) * 4 + k - 1;
 }
 
+int aji_pool_class(size_t bytes, size_t *block) {
+    return size_class(bytes, block);
+}
+
 static bool is_cached(const aj_ctx *ctx) {
     return !POOL_HIDES_ERRORS && !ctx->opts.disable_pool;
 }

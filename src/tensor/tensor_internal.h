@@ -14,6 +14,9 @@ void *aji_calloc(aj_ctx *ctx, size_t bytes);            /* the same, all bytes z
 void aji_free(aj_ctx *ctx, void *memory, size_t bytes); /* NULL is fine */
 /* Grow an array: *items holds *capacity elements of size bytes; after success it holds at least `wanted`. */
 aj_status aji_grow(aj_ctx *ctx, void **items, int64_t *capacity, int64_t wanted, size_t size);
+/* The pool's size classes, for other caches: the class of a size, and the size that its blocks have. */
+#define AJI_POOL_CLASSES 225 /* up to 2^62 bytes, which aji_alloc refuses to pass */
+int aji_pool_class(size_t bytes, size_t *block);
 
 /* ---- errors (error.c) ---- */
 const char *aji_shape_text(int ndim, const int64_t *shape, char text[160]); /* "(3, 4)"; returns text */
@@ -73,6 +76,9 @@ struct aji_value {
     };
 };
 
+aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes); /* NULL raised */
+/* User memory: adopted if there is a deleter (which runs once, also on failure), else borrowed. */
+aji_storage *aji_storage_user(aj_ctx *ctx, void *data, size_t bytes, void (*deleter)(void *data, void *user), void *user);
 aji_value *aji_value_new(aj_ctx *ctx, aj_device device, const aji_meta *meta); /* contiguous, contents undefined; NULL raised */
 aji_value *aji_value_retain(aji_value *v);
 aji_value *aji_value_save(aji_value *v); /* retain, for a vjp: worth storing where that is cheaper than computing it again */

@@ -301,6 +301,12 @@ aji_value *aji_value_on(aji_value *v, aj_device device) {
     aji_value *from = aji_value_contiguous(v);
     if (!from || from->device == device)
         return from;
+    if (!aji_is_host(from->device) && !aji_is_host(device)) { /* between devices: through the host */
+        aji_value *host = aji_value_on(from, aj_cpu(v->ctx)), *there = host ? aji_value_on(host, device) : NULL;
+        aji_value_release(host);
+        aji_value_release(from);
+        return there;
+    }
     size_t bytes = (size_t)aji_meta_numel(&v->meta) * aj_dtype_size(v->meta.dtype);
     bool staged = aji_is_host(device) && from->device->table->staging;
     aji_storage *storage = staged ? from->device->table->staging(from->device, bytes) : aji_storage_new(v->ctx, device, bytes);
@@ -308,11 +314,8 @@ aji_value *aji_value_on(aji_value *v, aj_device device) {
     aj_status status = AJ_OK;
     if (to && aji_is_host(from->device))
         status = device->table->upload(device, aji_value_data(to), aji_value_data(from), bytes);
-    else if (to && aji_is_host(device))
-        status = from->device->table->download(from->device, aji_value_data(to), aji_value_data(from), bytes);
     else if (to)
-        status = aj_raise(v->ctx, AJ_ERR_UNSUPPORTED, "aj_to_device: from %s to %s; go through the CPU", from->device->name,
-                          device->name);
+        status = from->device->table->download(from->device, aji_value_data(to), aji_value_data(from), bytes);
     aji_value_release(from);
     if (to && status != AJ_OK) {
         aji_value_release(to);
