@@ -60,6 +60,10 @@
     X(nvrtcCompileProgram)                                                                                                       \
     X(nvrtcGetCUBINSize)                                                                                                         \
     X(nvrtcGetCUBIN)                                                                                                             \
+    X(nvrtcGetNumSupportedArchs)                                                                                                 \
+    X(nvrtcGetSupportedArchs)                                                                                                    \
+    X(nvrtcGetPTXSize)                                                                                                           \
+    X(nvrtcGetPTX)                                                                                                               \
     X(nvrtcGetProgramLogSize)                                                                                                    \
     X(nvrtcGetProgramLog)
 

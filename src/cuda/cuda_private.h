@@ -88,6 +88,18 @@ enum { AJI_CUDA_THREADS = 256, AJI_CUDA_ARGUMENT = 4096 }; /* of a block; bytes 
  * on a grid of blocks of AJI_CUDA_THREADS. */
 aj_status aji_cuda_launch(aji_cuda *d, const char *kernel, const char *source, int64_t blocks, const void *argument,
                           size_t bytes);
+/* The same for a source that is written only where no kernel with its key is there yet. */
+typedef struct aji_text aji_text;
+typedef struct aji_cuda_source {
+    const char *kernel;
+    const void *key;
+    size_t key_bytes;
+    aj_status (*write)(aj_ctx *ctx, const void *what, aji_text *text);
+    const void *what;
+} aji_cuda_source;
+aj_status aji_cuda_launch_made(aji_cuda *d, const aji_cuda_source *source, int64_t blocks, const void *argument, size_t bytes);
+/* The image of a source for the device: cubin, or PTX where the compiler does not know it. The caller frees it. */
+aj_status aji_cuda_compile(aji_cuda *d, const char *source, char **image, size_t *bytes);
 void aji_cuda_kernels_destroy(aji_cuda *d);
 
 /* ---- slots ---- */

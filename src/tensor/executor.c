@@ -4,7 +4,7 @@
  * All elementwise work of the library comes through here as an aji_program: operations describe what is to be computed as steps on values, and
  * never see a loop or an address.
  *
- * The interpreter goes through the outputs' space (space.h) in blocks of at most AJI_BLOCK elements, which lie in one row, or where rows are
+ * The interpreter goes through the outputs' space (space_internal.h) in blocks of at most AJI_BLOCK elements, which lie in one row, or where rows are
  * short and nothing is reduced, in several. Per block every step is one call of a vectorised kernel, so intermediate results stay in
  * the first-level cache, and the interpreter's own cost is shared by all elements of a block. Each value that the program reads or computes has
  * a *place*:
@@ -26,7 +26,7 @@
 
 #include "tensor/accumulate.h"
 #include "tensor/cpu.h"
-#include "tensor/space.h"
+#include "tensor/space_internal.h"
 
 #define MAX_VALUES (AJI_MAX_INPUTS + AJI_MAX_STEPS)
 #define MAX_OPERANDS (AJI_MAX_INPUTS + AJI_MAX_OUTPUTS + 1) /* the last one: the result of a reduction */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tensor/cpu.h"
-#include "tensor/space.h"
+#include "tensor/space_internal.h"
 
 void aji_space_open(aji_space *s, const aji_meta *shape, int n, aji_operand *operands, const aji_program *program,
                     aji_space_box *boxes) {

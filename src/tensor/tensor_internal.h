@@ -235,6 +235,11 @@ aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value 
 
 /* Does this step exist for this dtype? */
 bool aji_step_supports(aji_opcode opcode, aj_dtype dtype);
+int aji_step_arity(aji_opcode opcode); /* values it reads: 1 to 3 */
+const char *aji_step_name(aji_opcode opcode);
+
+/* A float as integer type T: truncated, saturated at the ends of the range, 0 for NaN. */
+#define AJI_SATURATE(T, x, low, high) ((x) != (x) ? 0 : (x) <= (low) ? (low) : (x) >= (high) + 1.0 ? (high) : (T)(x))
 
 /* ---- the device table. Inputs may be strided and broadcast; outputs are allocated by the caller. All raise their own errors.
  * An empty slot is AJ_ERR_UNSUPPORTED naming operation, dtype and device, raised by the aji_do_* functions below. ---- */

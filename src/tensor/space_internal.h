@@ -1,8 +1,8 @@
 /*
  * The space that a program runs over: the axes of its outputs, merged as far as all operands allow, and where each operand is in it.
  */
-#ifndef AJI_SPACE_H
-#define AJI_SPACE_H
+#ifndef AJI_SPACE_INTERNAL_H
+#define AJI_SPACE_INTERNAL_H
 
 #include "tensor/tensor_internal.h"
 
