@@ -26,7 +26,7 @@ typedef struct aji_cuda {
     int64_t live, peak; /* bytes of the pool */
     aji_cuda_pinned *pinned;
     aji_cuda_kernels *kernels;
-    cublasHandle_t cublas; /* linalg.c; NULL: not asked for yet */
+    cublasHandle_t cublas; /* matmul.c, factorise.c; NULL: not asked for yet */
     cusolverDnHandle_t cusolver;
 } aji_cuda;
 
@@ -114,10 +114,11 @@ aj_status aji_cuda_take(aj_ctx *ctx, const char *op, const aji_value *x, int axi
                         const aji_value *out);
 aj_status aji_cuda_scatter_add(aj_ctx *ctx, const char *op, const aji_value *value, int axis, const aji_value *index,
                                const aji_value *out);
-aj_status aji_cuda_matmul(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out); /* linalg.c */
+aj_status aji_cuda_matmul(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out); /* matmul.c */
 aj_status aji_cuda_solve(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out);
 aj_status aji_cuda_cholesky(aj_ctx *ctx, const aji_value *a, const aji_value *out);
 aj_status aji_cuda_logdet(aj_ctx *ctx, const aji_value *a, const aji_value *out);
+aj_status aji_cuda_cublas(aji_cuda *d); /* the handle, made on first use */
 void aji_cuda_linalg_destroy(aji_cuda *d);
 
 #endif

@@ -3,7 +3,8 @@
 
 /* Threads go on through the space where it is larger than this grid. */
 int64_t aji_cuda_blocks(const aji_cuda *d, int64_t threads) {
-    int64_t blocks = (threads + AJI_CUDA_THREADS - 1) / AJI_CUDA_THREADS, most = (int64_t)(d->processors > 0 ? d->processors : 1) * 64;
+    int64_t blocks = (threads + AJI_CUDA_THREADS - 1) / AJI_CUDA_THREADS,
+            most = (int64_t)(d->processors > 0 ? d->processors : 1) * 64;
     return blocks < most ? blocks : most;
 }
 

@@ -70,7 +70,9 @@ static void write_functions(aji_text *t, const aji_needed *needed, aj_dtype dtyp
         aji_text_add(t, "INLINE T V(sigmoid)(const T x) {\n    const T e = V(exp)(-M(fabs)(x));\n"
                         "    return (x < 0 ? e : 1) / (1 + e);\n}\n");
     if (needed->step[AJI_STEP_SOFTPLUS][dtype])
-        aji_text_add(t, "INLINE T V(softplus)(const T x) {\n    return (x > 0 ? x : x != x ? x : 0) + V(log1p)(V(exp)(-M(fabs)(x)));\n}\n");
+        aji_text_add(
+            t,
+            "INLINE T V(softplus)(const T x) {\n    return (x > 0 ? x : x != x ? x : 0) + V(log1p)(V(exp)(-M(fabs)(x)));\n}\n");
 }
 
 static void write_dtype(aji_text *t, const aji_needed *needed, aj_dtype dtype) {

@@ -205,8 +205,9 @@ static void write_vectors(const aji_plan *p, aji_text *t) {
 static void write_run(const aji_plan *p, aji_text *t) {
     if (p->width > 1)
         aji_text_add(t, "template <typename T, int n> struct alignas(sizeof(T) * n) vector {\n    T v[n];\n};\n");
-    aji_text_add(t, "extern \"C\" __global__ void run(const arguments given) {\n  ARGUMENTS(given);\n"
-                    "  const index threads = gridDim.x * (index)blockDim.x, first = blockIdx.x * (index)blockDim.x + threadIdx.x;\n");
+    aji_text_add(
+        t, "extern \"C\" __global__ void run(const arguments given) {\n  ARGUMENTS(given);\n"
+           "  const index threads = gridDim.x * (index)blockDim.x, first = blockIdx.x * (index)blockDim.x + threadIdx.x;\n");
     if (p->width > 1)
         write_vectors(p, t);
     if (p->width > 1)

@@ -205,10 +205,19 @@ static void immediates(aji_plan *p, aji_text *text, int s) {
 
 static void layout_fields(aji_plan *p, aji_text *text) {
     const aji_layout *l = &p->layout;
-    const int64_t values[] = {l->kept, l->reduced, l->columns, l->splits, l->chunk, l->split_stride, l->x_bits, l->y_bits,
-                              l->kept_first ? 0 : l->y_bits, l->kept_first ? l->x_bits : 0, p->chunks};
-    static const char *const names[] = {"kept", "reduced", "columns", "splits", "chunk", "split_stride", "x_bits", "y_bits",
-                                        "x_shift", "y_shift", "chunks"};
+    const int64_t values[] = {l->kept,
+                              l->reduced,
+                              l->columns,
+                              l->splits,
+                              l->chunk,
+                              l->split_stride,
+                              l->x_bits,
+                              l->y_bits,
+                              l->kept_first ? 0 : l->y_bits,
+                              l->kept_first ? l->x_bits : 0,
+                              p->chunks};
+    static const char *const names[] = {"kept",   "reduced", "columns", "splits",  "chunk", "split_stride",
+                                        "x_bits", "y_bits",  "x_shift", "y_shift", "chunks"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (text)
             aji_text_add(text, "    long long %s;\n", names[i]);

@@ -25,10 +25,10 @@ typedef enum aji_place { AJI_PLACE_UNUSED, AJI_PLACE_ONE, AJI_PLACE_DENSE, AJI_P
 /* What becomes of the entries */
 typedef enum aji_kernel_kind {
     AJI_KERNEL_RUN,
-    AJI_KERNEL_REDUCE,   /* kind, with `result` */
+    AJI_KERNEL_REDUCE, /* kind, with `result` */
     AJI_KERNEL_ARGUMENT, /* the place of the extremum; operand `values` gets the extremum itself, if there is one; `placed`: input 1 has the places */
-    AJI_KERNEL_LINES,    /* cumsum, one thread for each line */
-    AJI_KERNEL_SCAN      /* cumsum, one block for each piece of a line */
+    AJI_KERNEL_LINES, /* cumsum, one thread for each line */
+    AJI_KERNEL_SCAN   /* cumsum, one block for each piece of a line */
 } aji_kernel_kind;
 
 /* How a reduction is laid out: entry (k, r) of kept and reduced axes is (k / columns * reduced + r) * columns + k % columns. A block's threads are
@@ -48,7 +48,7 @@ typedef struct aji_plan {
     aji_space_box box[AJI_MAX_BOXES];
     aj_dtype dtype[AJI_PLAN_VALUES], operand_dtype[AJI_PLAN_OPERANDS];
     aji_place place[AJI_PLAN_OPERANDS];
-    int pattern[AJI_PLAN_OPERANDS]; /* of PATTERN: its number */
+    int pattern[AJI_PLAN_OPERANDS];              /* of PATTERN: its number */
     int n_patterns, first_of[AJI_PLAN_OPERANDS]; /* an operand that has it */
     int64_t numel;
     bool wide; /* 64-bit indices */
