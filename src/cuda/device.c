@@ -27,7 +27,7 @@ aj_status aji_cuda_leave(aji_cuda *d, aj_status status) {
 
 /* ---- what the device is ---- */
 
-static aj_status find(aji_cuda *d, CUdevice *number) {
+static aj_status find(aji_cuda *d) {
     aj_ctx *ctx = d->device.ctx;
     CUresult code = d->api.cuInit(0);
     int n = 0;
