@@ -270,8 +270,7 @@ static aj_status write_given(aj_ctx *ctx, const void *source, aji_text *text) {
     return text->failed ? AJ_ERR_MEMORY : AJ_OK;
 }
 
-aj_status aji_cuda_launch(aji_cuda *d, const char *kernel, const char *source, int64_t blocks, const void *argument,
-                          size_t bytes) {
-    return aji_cuda_launch_made(d, &(aji_cuda_source){kernel, source, strlen(source), write_given, source}, blocks, argument,
+aj_status aji_cuda_launch(aji_cuda *d, const char *name, const char *source, int64_t blocks, const void *argument, size_t bytes) {
+    return aji_cuda_launch_made(d, &(aji_cuda_source){name, source, strlen(source), write_given, source}, blocks, argument,
                                 bytes);
 }
