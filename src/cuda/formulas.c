@@ -82,8 +82,8 @@ static void write_dtype(aji_text *t, const aji_needed *needed, aj_dtype dtype) {
         any = any || (needed->step[s][dtype] && formulas[s].form != NONE);
     if (!any)
         return;
-    aji_text_add(t, "#define T %s\n#define W %s\n#define M(f) f%s\n#define V(f) f%s\n", aji_cuda_type(dtype), wide_type(dtype),
-                 suffix, suffix);
+    aji_text_add(t, "#define T %s\n#define W %s\n#define M(name) name%s\n#define V(name) name%s\n", aji_cuda_type(dtype),
+                 wide_type(dtype), suffix, suffix);
     write_functions(t, needed, dtype);
     for (int s = 0; s < AJI_N_STEPS; s++)
         if (needed->step[s][dtype] && formulas[s].form != NONE)
