@@ -34,10 +34,13 @@ aj_status aji_cuda_leave(aji_cuda *d, aj_status status) {
 
 static aj_status find(aji_cuda *d) {
     aj_ctx *ctx = d->device.ctx;
-    CUresult code = d->api.cuInit(0);
     int n = 0;
-    if (code == CUDA_SUCCESS)
+    const char *call = "cuInit";
+    CUresult code = d->api.cuInit(0);
+    if (code == CUDA_SUCCESS) {
+        call = "cuDeviceGetCount";
         code = d->api.cuDeviceGetCount(&n);
+    }
     if (code == CUDA_ERROR_NO_DEVICE || (code == CUDA_SUCCESS && n == 0))
         return aj_raise(
             ctx, AJ_ERR_DEVICE,
@@ -45,7 +48,7 @@ static aj_status find(aji_cuda *d) {
             "aj_cpu(ctx)",
             d->device.name);
     if (code != CUDA_SUCCESS)
-        return aji_cuda_check(d, n == 0 ? "cuInit or cuDeviceGetCount" : "cuDeviceGetCount", code);
+        return aji_cuda_check(d, call, code);
     if (d->index < 0 || d->index >= n)
         return aj_raise(ctx, AJ_ERR_DEVICE, "aj_cuda: there is no device %d: the driver has %d, numbered from 0", d->index, n);
     return AJI_CU(d, cuDeviceGet, &d->number, d->index);
