@@ -24,6 +24,11 @@ aj_status aji_cuda_enter(aji_cuda *d) {
     return AJI_CU(d, cuCtxPushCurrent, d->context);
 }
 
+aj_status aji_cuda_enter_to_release(aji_cuda *d) {
+    aj_status status = aji_cuda_enter(d);
+    return status == AJ_OK ? status : aji_cuda_enter(d);
+}
+
 aj_status aji_cuda_leave(aji_cuda *d, aj_status status) {
     CUcontext popped;
     aj_status left = AJI_CU(d, cuCtxPopCurrent, &popped);
@@ -106,7 +111,7 @@ static void destroy_all(aji_cuda *d) {
 
 static void close_device(aji_cuda *d) {
     if (d->context) {
-        aj_status status = aji_cuda_enter(d);
+        aj_status status = aji_cuda_enter_to_release(d);
         destroy_all(d);
         if (status == AJ_OK)
             (void)aji_cuda_leave(d, AJ_OK);
