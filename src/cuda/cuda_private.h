@@ -44,6 +44,7 @@ void aji_cuda_destroy(aj_device device); /* slot */
 
 /* Around all calls of the driver: every slot begins with enter and ends with leave, which returns status, or what popping the context raised. */
 aj_status aji_cuda_enter(aji_cuda *d);
+aj_status aji_cuda_enter_to_release(aji_cuda *d); /* tries again: what is not given back now never is */
 aj_status aji_cuda_leave(aji_cuda *d, aj_status status);
 
 /* ---- checked calls (check.c). op: the operation that the user called. The error names it, the call, the library's name and text for the

@@ -24,6 +24,11 @@ aj_status aji_cuda_enter(aji_cuda *d) {
     return AJI_CU(d, cuCtxPushCurrent, d->context);
 }
 
+aj_status aji_cuda_enter_to_release(aji_cuda *d) {
+    aj_status status = aji_cuda_enter(d);
+    return status == AJ_OK ? status : aji_cuda_enter(d);
+}
+
 aj_status aji_cuda_leave(aji_cuda *d, aj_status status) {
     CUcontext popped;
     aj_status left = AJI_CU(d, cuCtxPopCurrent, &popped);
@@ -34,10 +39,13 @@ aj_status aji_cuda_leave(aji_cuda *d, aj_status status) {
 
 static aj_status find(aji_cuda *d) {
     aj_ctx *ctx = d->device.ctx;
-    CUresult code = d->api.cuInit(0);
     int n = 0;
-    if (code == CUDA_SUCCESS)
+    const char *call = "cuInit";
+    CUresult code = d->api.cuInit(0);
+    if (code == CUDA_SUCCESS) {
+        call = "cuDeviceGetCount";
         code = d->api.cuDeviceGetCount(&n);
+    }
     if (code == CUDA_ERROR_NO_DEVICE || (code == CUDA_SUCCESS && n == 0))
         return aj_raise(
             ctx, AJ_ERR_DEVICE,
@@ -45,7 +53,7 @@ static aj_status find(aji_cuda *d) {
             "aj_cpu(ctx)",
             d->device.name);
     if (code != CUDA_SUCCESS)
-        return aji_cuda_check(d, n == 0 ? "cuInit or cuDeviceGetCount" : "cuDeviceGetCount", code);
+        return aji_cuda_check(d, call, code);
     if (d->index < 0 || d->index >= n)
         return aj_raise(ctx, AJ_ERR_DEVICE, "aj_cuda: there is no device %d: the driver has %d, numbered from 0", d->index, n);
     return AJI_CU(d, cuDeviceGet, &d->number, d->index);
@@ -103,7 +111,7 @@ static void destroy_all(aji_cuda *d) {
 
 static void close_device(aji_cuda *d) {
     if (d->context) {
-        aj_status status = aji_cuda_enter(d);
+        aj_status status = aji_cuda_enter_to_release(d);
         destroy_all(d);
         if (status == AJ_OK)
             (void)aji_cuda_leave(d, AJ_OK);

@@ -68,23 +68,23 @@ void aji_cuda_free(aji_cuda *d, void *memory, size_t bytes) {
     count_live(d, -(int64_t)(bytes ? bytes : 1));
 }
 
+void aji_cuda_free_slot(aj_device device, void *memory, size_t bytes) {
+    aji_cuda *d = aji_cuda_of(device);
+    aj_status status = aji_cuda_enter_to_release(d); /* if that fails, the device is gone, and the memory with it */
+    aji_cuda_free(d, memory, bytes);
+    if (status == AJ_OK)
+        (void)aji_cuda_leave(d, AJ_OK);
+}
+
 void *aji_cuda_alloc_slot(aj_device device, size_t bytes) {
     aji_cuda *d = aji_cuda_of(device);
     aj_status status = aji_cuda_enter(d);
     void *memory = status == AJ_OK ? aji_cuda_alloc(d, bytes) : NULL;
     if (status == AJ_OK && aji_cuda_leave(d, AJ_OK) != AJ_OK) {
-        aji_cuda_free(d, memory, bytes);
+        aji_cuda_free_slot(device, memory, bytes); /* pushes the context again: nobody knows whether it is still there */
         memory = NULL;
     }
     return memory;
-}
-
-void aji_cuda_free_slot(aj_device device, void *memory, size_t bytes) {
-    aji_cuda *d = aji_cuda_of(device);
-    aj_status status = aji_cuda_enter(d); /* if that fails, the device is gone, and with it the memory: the call below says so */
-    aji_cuda_free(d, memory, bytes);
-    if (status == AJ_OK)
-        (void)aji_cuda_leave(d, AJ_OK);
 }
 
 /* ---- copies ---- */
@@ -146,7 +146,7 @@ typedef struct staged {
 static void release_staged(void *data, void *user) {
     staged *s = user;
     aji_cuda *d = s->d;
-    aj_status status = aji_cuda_enter(d);
+    aj_status status = aji_cuda_enter_to_release(d);
     aji_cuda_pinned_give(d, data, s->bytes);
     if (status == AJ_OK)
         (void)aji_cuda_leave(d, AJ_OK);
