@@ -101,6 +101,7 @@ aj_status aji_cuda_launch_made(aji_cuda *d, const aji_cuda_source *source, int64
 /* The image of a source for the device: cubin, or PTX where the compiler does not know it. The caller frees it. */
 aj_status aji_cuda_compile(aji_cuda *d, const char *source, char **image, size_t *bytes);
 void aji_cuda_kernels_destroy(aji_cuda *d);
+int64_t aji_cuda_blocks(const aji_cuda *d, int64_t threads); /* for so many threads, or fewer that go on (elementwise.c) */
 
 /* ---- slots ---- */
 aj_status aji_cuda_copy(aj_ctx *ctx, const aji_value *src, const aji_value *dst); /* elementwise.c */

@@ -11,6 +11,11 @@ const aji_device_table aji_cuda_table = {
     .upload = aji_cuda_upload,
     .download = aji_cuda_download,
     .staging = aji_cuda_staging,
+    .copy = aji_cuda_copy,
+    .run = aji_cuda_run,
+    .take = aji_cuda_take,
+    .scatter_add = aji_cuda_scatter_add,
+    .matmul = aji_cuda_matmul,
     .wait = aji_cuda_wait,
     .destroy = aji_cuda_destroy,
 };
@@ -86,6 +91,7 @@ static aj_status create(aji_cuda *d) {
 static void destroy_all(aji_cuda *d) {
     if (d->stream)
         (void)AJI_CU(d, cuStreamSynchronize, d->stream);
+    aji_cuda_kernels_destroy(d);
     aji_cuda_pinned_destroy(d);
     if (d->done)
         (void)AJI_CU(d, cuEventDestroy, d->done);

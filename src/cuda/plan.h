@@ -92,7 +92,6 @@ const char *aji_write_result(const aji_plan *p, aji_text *t, int k, char text[48
 void aji_write_reduce(const aji_plan *p, aji_text *t);
 void aji_write_scan(const aji_plan *p, aji_text *t);
 aji_opcode aji_reduction_step(aji_reduction kind);
-int64_t aji_cuda_blocks(const aji_cuda *d, int64_t threads);
 
 /* The dtype that a reduction accumulates in, and cumsum. */
 static inline aj_dtype aji_cuda_accumulation(aj_dtype dtype) {

@@ -233,6 +233,10 @@ aji_value *aji_value_placed(aji_value *v, const aji_meta *meta, const int64_t *l
 /* window = v, pending or not, which broadcasts to it. */
 aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value *window);
 
+/* rows[j] = index[j] in 0 ... extent-1, of an index in host memory (cpu_index.c). Raises AJ_ERR_DTYPE, AJ_ERR_ARG naming op, the index and its position.
+ * The caller frees rows, numel(index) numbers. */
+aj_status aji_index_rows(aj_ctx *ctx, const char *op, const aji_value *index, int axis, int64_t extent, int64_t **rows);
+
 /* Does this step exist for this dtype? */
 bool aji_step_supports(aji_opcode opcode, aj_dtype dtype);
 int aji_step_arity(aji_opcode opcode); /* values it reads: 1 to 3 */
