@@ -31,9 +31,10 @@ static void write_formulas(const aji_plan *p, aji_text *t) {
     for (int s = 0; s < p->program->n_steps; s++)
         need(&needed, &p->program->steps[s]);
     if (p->kernel != AJI_KERNEL_RUN && p->kernel != AJI_KERNEL_ARGUMENT) {
-        aj_dtype from = p->dtype[p->reduced], sum = aji_cuda_accumulation(from);
-        needed.step[aji_reduction_step(p->kind)][sum] = true;
-        needed.cast[from][sum] = needed.cast[sum][p->operand_dtype[p->space.n - 1]] = true;
+        needed.step[aji_reduction_step(p->kind)][p->accumulation] = true;
+        needed.cast[p->accumulation][p->operand_dtype[p->space.n - 1]] = true;
+        if (!p->folds)
+            needed.cast[p->dtype[p->reduced]][p->accumulation] = true;
     }
     aji_write_formulas(t, &needed);
 }
@@ -221,6 +222,8 @@ static void write_run(const aji_plan *p, aji_text *t) {
 aj_status aji_plan_write(aj_ctx *ctx, const void *what, aji_text *t) {
     aji_plan *p = (aji_plan *)what; /* aji_plan_fields does not change it where it writes text */
     (void)ctx;
+    if (p->kernel != AJI_KERNEL_RUN)
+        aji_write_includes(p, t);
     write_formulas(p, t);
     write_arguments(p, t);
     if (p->kernel == AJI_KERNEL_RUN)

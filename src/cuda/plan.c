@@ -26,7 +26,10 @@ void aji_plan_open(aji_plan *p, aji_kernel_kind kernel, const aji_program *progr
     p->n_out = program->n_out;
     p->kind = AJI_SUM;
     p->reduced = 0;
-    p->placed = p->keeps_values = false;
+    p->accumulation = aji_cuda_accumulation(shape->dtype);
+    p->folds = false;
+    p->neutral = 0;
+    p->partial = NULL;
     p->width = 1;
     p->layout = (aji_layout){.splits = 1};
     int n = p->n_in + p->n_out;
@@ -44,7 +47,6 @@ void aji_plan_open(aji_plan *p, aji_kernel_kind kernel, const aji_program *progr
 
 static bool is_read(const aji_plan *p, int input) {
     bool read = p->kernel != AJI_KERNEL_RUN && p->reduced == input;
-    read = read || (p->placed && input == 1);
     for (int s = 0; s < p->program->n_steps && !read; s++)
         for (int k = 0; k < aji_step_arity(p->program->steps[s].opcode); k++)
             read = read || p->program->steps[s].src[k] == input;
@@ -141,7 +143,8 @@ static void put_step(aji_plan *p, const aji_step *step) {
 static void set_key(aji_plan *p) {
     p->n_key = 0;
     put(p, (int)p->kernel * 8 + (int)p->kind);
-    put(p, p->wide * 8 + p->placed * 4 + p->keeps_values * 2);
+    put(p, p->wide * 8 + p->folds * 4 + (p->layout.splits > 1) * 2);
+    put(p, (int)aji_layout_join(&p->layout) * 8 + (int)p->accumulation);
     put(p, p->width * 16 + p->space.ndim);
     put(p, p->reduced);
     put(p, p->n_in);
@@ -160,7 +163,7 @@ static void set_key(aji_plan *p) {
     }
 }
 
-_Static_assert(2 * (9 + 6 * AJI_MAX_STEPS + AJI_MAX_OUTPUTS + 3 * AJI_PLAN_OPERANDS) <= AJI_PLAN_KEY, "every program has a key");
+_Static_assert(2 * (10 + 6 * AJI_MAX_STEPS + AJI_MAX_OUTPUTS + 3 * AJI_PLAN_OPERANDS) <= AJI_PLAN_KEY, "every program has a key");
 
 /* ---- arguments ---- */
 
@@ -203,35 +206,43 @@ static void immediates(aji_plan *p, aji_text *text, int s) {
     }
 }
 
+/* The neutral element, as a double or a long long. The extrema's are the ends of the range. */
+static uint64_t neutral_word(const aji_plan *p) {
+    uint64_t word;
+    int64_t integer = AJI_SATURATE(int64_t, p->neutral, INT64_MIN, INT64_MAX);
+    if (aji_dtype_is_float(p->accumulation))
+        memcpy(&word, &p->neutral, sizeof(word));
+    else
+        memcpy(&word, &integer, sizeof(word));
+    return word;
+}
+
 static void layout_fields(aji_plan *p, aji_text *text) {
     const aji_layout *l = &p->layout;
-    const int64_t values[] = {l->kept,
-                              l->reduced,
-                              l->columns,
-                              l->splits,
-                              l->chunk,
-                              l->split_stride,
-                              l->x_bits,
-                              l->y_bits,
-                              l->kept_first ? 0 : l->y_bits,
-                              l->kept_first ? l->x_bits : 0,
-                              p->chunks};
-    static const char *const names[] = {"kept",   "reduced", "columns", "splits",  "chunk", "split_stride",
-                                        "x_bits", "y_bits",  "x_shift", "y_shift", "chunks"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+    const struct {
+        const char *name;
+        int64_t value;
+    } fields[] = {{"kept", l->kept},
+                  {"reduced", l->reduced},
+                  {"columns", l->columns},
+                  {"splits", l->splits},
+                  {"chunk", l->chunk},
+                  {"blocks", aji_layout_blocks(l)},
+                  {"x_bits", l->x_bits},
+                  {"y_bits", l->y_bits},
+                  {"x_shift", l->kept_first ? 0 : l->y_bits},
+                  {"y_shift", l->kept_first ? l->x_bits : 0}};
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         if (text)
-            aji_text_add(text, "    long long %s;\n", names[i]);
+            aji_text_add(text, "    long long %s;\n", fields[i].name);
         else
-            p->word[p->n_words++] = (uint64_t)values[i];
-    if (p->kernel != AJI_KERNEL_SCAN)
-        return;
-    const char *type = aji_cuda_type(aji_cuda_accumulation(p->dtype[p->reduced]));
+            p->word[p->n_words++] = (uint64_t)fields[i].value;
     if (text) {
-        aji_text_add(text, "    const %s *carry;\n    %s *total;\n", type, type);
+        aji_text_add(text, "    void *partial;\n    %s neutral;\n", aji_dtype_is_float(p->accumulation) ? "double" : "long long");
         return;
     }
-    p->word[p->n_words++] = (uint64_t)p->lines_carry;
-    p->word[p->n_words++] = (uint64_t)p->lines_total;
+    p->word[p->n_words++] = (uint64_t)(uintptr_t)p->partial;
+    p->word[p->n_words++] = neutral_word(p);
 }
 
 void aji_plan_fields(aji_plan *p, aji_text *text) {

@@ -25,16 +25,17 @@ typedef enum aji_place { AJI_PLACE_UNUSED, AJI_PLACE_ONE, AJI_PLACE_DENSE, AJI_P
 /* What becomes of the entries */
 typedef enum aji_kernel_kind {
     AJI_KERNEL_RUN,
-    AJI_KERNEL_REDUCE, /* kind, with `result` */
-    AJI_KERNEL_ARGUMENT, /* the place of the extremum; operand `values` gets the extremum itself, if there is one; `placed`: input 1 has the places */
-    AJI_KERNEL_LINES, /* cumsum, one thread for each line */
-    AJI_KERNEL_SCAN   /* cumsum, one block for each piece of a line */
+    AJI_KERNEL_REDUCE,   /* `kind` */
+    AJI_KERNEL_ARGUMENT, /* the place of the largest, or smallest (`kind`) */
+    AJI_KERNEL_LINES,    /* cumsum, one thread for each line or part of one */
+    AJI_KERNEL_SCAN      /* cumsum, one block for each line or part of one */
 } aji_kernel_kind;
 
-/* How a reduction is laid out: entry (k, r) of kept and reduced axes is (k / columns * reduced + r) * columns + k % columns. A block's threads are
- * 2^x kept by 2^y reduced ones; the reduced axes are split in `splits` parts of `chunk`. */
+/* How the threads share out a space with reduced axes (layout.c). Entry (k, r) of kept and reduced axes is number
+ * (k / columns * reduced + r) * columns + k % columns. A block's threads are 2^x_bits kept by 2^y_bits reduced ones; the reduced axes are cut in
+ * `splits` parts of `chunk`, each for another block. */
 typedef struct aji_layout {
-    int64_t kept, reduced, columns, splits, chunk, split_stride;
+    int64_t kept, reduced, columns, splits, chunk;
     int x_bits, y_bits;
     bool kept_first; /* neighbouring threads are neighbours along the kept axes */
 } aji_layout;
@@ -56,9 +57,11 @@ typedef struct aji_plan {
     /* reductions and scans */
     aji_reduction kind;
     int reduced; /* value */
-    bool placed, keeps_values;
+    aj_dtype accumulation;
+    bool folds; /* the entries are the partial results of another kernel's splits */
+    double neutral;
     aji_layout layout;
-    int64_t chunks, lines_carry, lines_total; /* SCAN: addresses of carries and totals */
+    void *partial; /* device memory for splits > 1, or to fold: number k * splits + split */
     int n_words;
     uint64_t word[AJI_PLAN_WORDS];
     int n_key;
@@ -89,9 +92,26 @@ bool aji_step_has_immediates(aji_opcode opcode);
 
 void aji_write_entry(const aji_plan *p, aji_text *t);
 const char *aji_write_result(const aji_plan *p, aji_text *t, int k, char text[48]);
+void aji_write_includes(const aji_plan *p, aji_text *t);
+void aji_write_accumulator(const aji_plan *p, aji_text *t);
+void aji_write_blocks(aji_text *t);
 void aji_write_reduce(const aji_plan *p, aji_text *t);
 void aji_write_scan(const aji_plan *p, aji_text *t);
 aji_opcode aji_reduction_step(aji_reduction kind);
+
+/* ---- layouts (layout.c): of a space that aji_space_reduce has ordered ---- */
+void aji_layout_reduce(const aji_cuda *d, aji_plan *p);
+void aji_layout_fold(const aji_cuda *d, aji_plan *p); /* of partial results */
+void aji_layout_scan(const aji_cuda *d, aji_plan *p); /* chooses the kernel, too */
+/* The sums of the parts that a scan's layout has, as a reduction. */
+void aji_layout_parts(const aji_cuda *d, aji_plan *p);
+int64_t aji_layout_blocks(const aji_layout *l);
+aj_status aji_layout_launch(aji_cuda *d, aji_plan *p); /* closes the plan */
+/* Along the threads of a block that have one k: nothing, in shared memory, or by the whole block. */
+typedef enum aji_join { AJI_JOIN_ALONE, AJI_JOIN_GROUP, AJI_JOIN_BLOCK } aji_join;
+static inline aji_join aji_layout_join(const aji_layout *l) {
+    return l->y_bits == 0 ? AJI_JOIN_ALONE : l->x_bits > 0 ? AJI_JOIN_GROUP : AJI_JOIN_BLOCK;
+}
 
 /* The dtype that a reduction accumulates in, and cumsum. */
 static inline aj_dtype aji_cuda_accumulation(aj_dtype dtype) {

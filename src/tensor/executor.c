@@ -33,6 +33,7 @@
 #define EDGE 16                                             /* elements: ghosts, say */
 #define NEVER (-1)
 #define MOST_AHEAD 8 /* streams */
+#define LONG_ROW 8   /* elements: vectors pay */
 #define SHORT_ROW 64 /* elements: blocks of several rows pay */
 
 typedef enum input_kind { UNUSED, ONE_NUMBER, DIRECT, COPIED } input_kind;
@@ -591,7 +592,7 @@ aj_status aji_cpu_reduce(aj_ctx *ctx, aji_reduction kind, const aji_program *pro
     open_space(&p, program, shape, in, out);
     aji_operand *y = &p.operand[p.space.n++];
     aji_space_set(&p.space, y, result, AJI_EVERYWHERE);
-    aji_space_reduce(&p.space, axes);
+    aji_space_reduce(&p.space, axes, 0, LONG_ROW);
     aj_dtype accumulation = aji_accumulation_dtype(shape->dtype);
     size_t converted = AJI_BLOCK * sizeof(double), more = aji_accumulator_bytes(numel / kept) + converted;
     status = plan_run(ctx, &p, in, out, false, AJI_BLOCK, more);
