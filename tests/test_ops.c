@@ -410,11 +410,6 @@ static void check_derivatives(const problem *p) {
     check_public(p);
 }
 
-static void check_elsewhere(const problem *p) {
-    check_device(p);
-    check_device_second(p);
-}
-
 /* Derivatives of derivatives there are those here. */
 static void check_device_second(const problem *p) {
     point at = choose_point(p, AJ_F32), here = second_gradient(p, &at, AJ_F64);
@@ -434,6 +429,11 @@ static void check_device_second(const problem *p) {
             cr_assert(fabs(rough.x[k][i] - wanted) <= 4096 * machine_epsilon(AJ_F32) * largest,
                       "%s: second derivative of input %d is %g there in f32, %g here", p->op->name, k, rough.x[k][i], wanted);
         }
+}
+
+static void check_elsewhere(const problem *p) {
+    check_device(p);
+    check_device_second(p);
 }
 
 TestSuite(ops_derivatives, .init = begin, .fini = finish);
