@@ -40,8 +40,8 @@ static cublasStatus_t enqueue(cublasHandle_t handle, product p) {
         STANDIN_DIE("a product without a stream of its own");
     if (!p.f64 && !handle->pedantic)
         STANDIN_DIE("an f32 product that may be computed in TF32");
-    bool leading = is_leading(p.lda, p.a_op == CblasNoTrans ? p.m : p.k) && is_leading(p.ldb, p.b_op == CblasNoTrans ? p.k : p.n) &&
-                   is_leading(p.ldc, p.m);
+    bool leading = is_leading(p.lda, p.a_op == CblasNoTrans ? p.m : p.k) &&
+                   is_leading(p.ldb, p.b_op == CblasNoTrans ? p.k : p.n) && is_leading(p.ldc, p.m);
     if (p.m < 0 || p.n < 0 || p.k < 0 || p.count < 0 || !leading)
         return CUBLAS_STATUS_INVALID_VALUE;
     product *kept = malloc(sizeof(*kept));
