@@ -38,6 +38,7 @@ static outcome outcome_of(call *f, aj_tensor *a, aj_tensor *b) {
         o.y = aj_to_device(o.y, aj_cpu(context));
     o.status = aj_ctx_status(context);
     snprintf(o.message, sizeof o.message, "%s", o.status == AJ_OK ? "" : aj_ctx_error(context));
+    o.message[strcspn(o.message, "\n")] = 0; /* where the call came from is not the same */
     aj_ctx_clear_error(context);
     cr_assert((o.y != NULL) == (o.status == AJ_OK));
     return o;
@@ -342,7 +343,8 @@ static bool fails(int k, const char *function, int n, int code, aj_status wanted
     standin_fail(function, -1, 0);
     if (y && aj_ctx_status(context) == AJ_OK)
         return false;
-    cr_assert(!y && aj_ctx_status(context) == wanted, "%s, %s: %s", all[k].name, function, aj_ctx_error(context));
+    bool gives_back = strcmp(function, "cuCtxPushCurrent") == 0; /* also where memory is given back when all is done */
+    cr_assert((!y || gives_back) && aj_ctx_status(context) == wanted, "%s, %s: %s", all[k].name, function, aj_ctx_error(context));
     cr_assert(strstr(aj_ctx_error(context), all[k].name) && strstr(aj_ctx_error(context), function), "%s, %s: %s", all[k].name,
               function, aj_ctx_error(context));
     aj_ctx_clear_error(context);
@@ -438,7 +440,8 @@ Test(cuda_linalg, gives_all_back_when_closing_fails) {
     standin_fail("cusolverDnDestroyParams", 0, CUSOLVER_STATUS_INTERNAL_ERROR);
     standin_fail("cusolverDnDestroy", 0, CUSOLVER_STATUS_INTERNAL_ERROR);
     standin_fail("cublasDestroy", 0, CUBLAS_STATUS_INTERNAL_ERROR);
-    cr_assert(aj_ctx_destroy(&context) == AJ_OK);
+    aj_status end = aj_ctx_destroy(&context);
+    cr_assert(end == AJ_ERR_DEVICE, "%s, %s", aj_status_name(end), log_text);
     cr_assert(strstr(log_text, "cusolverDnDestroyParams"), "%s", log_text);
     cr_assert(standin_left() == 0 && standin_calls("cusolverDnDestroy") == 1 && standin_calls("cublasDestroy") == 1);
     begin_gpu(); /* for the test's end */
