@@ -73,7 +73,6 @@
     X(cublasCreate)                                                                                                              \
     X(cublasDestroy)                                                                                                             \
     X(cublasSetStream)                                                                                                           \
-    X(cublasSetMathMode)                                                                                                         \
     X(cublasDgemmStridedBatched)                                                                                                 \
     X(cublasSgemmStridedBatched)
 

@@ -1,6 +1,7 @@
 /*
  * Matrix products on cuBLAS. To cuBLAS, which sees columns first, the memory of a row-major matrix is the transposed matrix: out = a b is out' = b' a' there, so
- * that the operands change places and nothing is transposed in memory. Pedantic mode: f32 is computed in f32, not in TF32.
+ * that the operands change places and nothing is transposed in memory. In cuBLAS's own mode f32 is computed in f32,
+ * not in TF32.
  */
 #include "cuda/linalg.h"
 
@@ -40,8 +41,6 @@ aj_status aji_cuda_cublas(aji_cuda *d) {
         return status;
     }
     status = AJI_CUBLAS(d, cublasSetStream, d->cublas, d->stream);
-    if (status == AJ_OK)
-        status = AJI_CUBLAS(d, cublasSetMathMode, d->cublas, CUBLAS_PEDANTIC_MATH);
     if (status != AJ_OK) {
         d->api.cublasDestroy(d->cublas);
         d->cublas = NULL;
