@@ -1,7 +1,6 @@
 /*
  * Matrix products on cuBLAS. To cuBLAS, which sees columns first, the memory of a row-major matrix is the transposed matrix: out = a b is out' = b' a' there, so
- * that the operands change places and nothing is transposed in memory. In cuBLAS's own mode f32 is computed in f32,
- * not in TF32.
+ * that the operands change places and nothing is transposed in memory. cuBLAS's default mode computes f32 in f32, not in TF32.
  */
 #include "cuda/linalg.h"
 
