@@ -52,7 +52,7 @@ typedef struct rank_verdict {
 } rank_verdict;
 
 /* Run every case of a program on each of n numbers of ranks. After a crash or a time-out the case under way has failed, and the rest is
- * launched again. `seconds` limits each launch. */
+ * launched again. `seconds` limits each launch. ADJOIN_TEST_RANKS leaves some numbers out. */
 struct criterion_test_params rank_verdicts(const char *program, double seconds, int n, const int *ranks);
 /* The same with an environment variable set. */
 struct criterion_test_params rank_verdicts_with(const char *variable, const char *value, const char *program, double seconds,

@@ -672,7 +672,7 @@ static void move_messages(maker *g, int count) {
 static void make_sendrecv(maker *g, const team *t, step_kind kind) {
     if (t->comm == WILD || g->n_messages + t->n > MAX_MESSAGES)
         return;
-    int dest[MAX_RANKS], to[MAX_RANKS], from[MAX_RANKS], x[MAX_RANKS], y[MAX_RANKS]; /* to, from: messages; NOBODY: none */
+    int dest[MAX_RANKS] = {0}, to[MAX_RANKS], from[MAX_RANKS], x[MAX_RANKS], y[MAX_RANKS]; /* to, from: messages; NOBODY: none */
     for (int k = 0; k < t->n; k++) {
         int other = draw(g, k + 1);
         dest[k] = dest[other];

@@ -160,7 +160,7 @@ aj_tensor *make_weights(aj_tensor *t, double salt) {
         values[i] = weight(i, salt);
     aj_tensor *w = make_values(aj_tensor_dtype(t), aj_ndim(t), shape, (int)n, values);
     free(values);
-    return w;
+    return aj_to_device(w, aj_tensor_device(t));
 }
 
 /* ---- comparing ---- */

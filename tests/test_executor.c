@@ -480,7 +480,6 @@ Test(executor, several_outputs) {
 
 Test(executor, empty_slots_are_unsupported) {
     aji_device_table table = aji_cpu_table;
-    table.name = "hollow";
     table.run = NULL;
     table.reduce = NULL;
     table.argument = NULL;
@@ -491,7 +490,7 @@ Test(executor, empty_slots_are_unsupported) {
     table.solve = NULL;
     table.cholesky = NULL;
     table.logdet = NULL;
-    struct aji_device device = {.table = &table, .ctx = context};
+    struct aji_device device = {.table = &table, .ctx = context, .name = "hollow"};
     aji_meta meta = {.dtype = AJ_F64, .ndim = 2, .shape = {2, 2}};
     aji_value *v = aji_value_new(context, &device, &meta);
     aji_program program = {.n_in = 1, .n_out = 1, .n_steps = 1, .steps = {STEP(NEG, 0)}, .out = {1}};

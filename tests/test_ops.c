@@ -3,6 +3,7 @@
  * The differences and inner products are computed here, in plain doubles: the library's own checks are not trusted to check themselves.
  */
 #include "autograd/autograd_internal.h"
+#include "elsewhere.h"
 #include "serial.h"
 
 #include <stdlib.h>
@@ -123,9 +124,12 @@ static double objective(const problem *p, const point *at, bool *coarse) {
     return sum;
 }
 
+/* Where parameters are made: NULL: on the host. */
+static aj_device home;
+
 static void make_params(const problem *p, const point *at, aj_dtype dtype, aj_tensor **params) {
     for (int k = 0; k < p->n; k++)
-        cr_assert(params[k] = aj_param(input(p, k, dtype, at->x[k])));
+        cr_assert(params[k] = aj_param(aj_to_device(input(p, k, dtype, at->x[k]), home ? home : aj_cpu(context))));
 }
 
 static point take_gradients(const problem *p, aj_tensor **params) {
@@ -156,7 +160,8 @@ static point second_gradient(const problem *p, const point *at, aj_dtype dtype) 
     aj_tensor *params[MAX_IN], *grads[MAX_IN];
     make_params(p, at, dtype, params);
     expect_ok(aj_record_begin(context));
-    aj_tensor *y = call(p, params), *w = make_weights(y, 0), *total = aj_scalar(context, dtype, 0);
+    aj_tensor *y = call(p, params), *w = make_weights(y, 0),
+              *total = aj_to_device(aj_scalar(context, dtype, 0), aj_tensor_device(params[0]));
     aj_status status = aj_grad_of(context, 1, &y, &w, p->n, params, grads, AJ_CREATE_GRAPH);
     cr_assert(status == AJ_OK, "%s: the gradient of the gradient: %s", p->op->name, aj_ctx_error(context));
     for (int k = 0; k < p->n; k++)
@@ -371,12 +376,13 @@ static void check_views(const problem *p) {
     }
 }
 
-/* ---- the test device: what it computes is what the CPU computes, and no code touches its memory from the host ---- */
+/* ---- another device: what it computes is what the CPU computes, and no code touches its memory from the host ---- */
 
 static void check_device(const problem *p) {
     point at = choose_point(p, AJ_F64), plain = gradient(p, &at, AJ_F64);
     aj_scope *scope = aj_scope_begin(context);
-    aj_device device = aj_test_device(context);
+    aj_device device = elsewhere(context);
+    cr_assert(device, "%s", aj_ctx_error(context));
     aj_tensor *x[MAX_IN], *params[MAX_IN];
     for (int k = 0; k < p->n; k++) {
         x[k] = input(p, k, AJ_F64, at.x[k]);
@@ -385,7 +391,7 @@ static void check_device(const problem *p) {
     expect_ok(aj_record_begin(context));
     aj_tensor *y = call(p, params), *host = call(p, x);
     expect_same(aj_to_device(y, aj_cpu(context)), host, 256 * machine_epsilon(AJ_F64));
-    expect_ok(aj_backward(context, y, aj_to_device(make_weights(y, 0), aj_tensor_device(y))));
+    expect_ok(aj_backward(context, y, make_weights(y, 0)));
     for (int k = 0; k < p->n; k++) {
         aj_tensor *g = aj_grad(params[k]);
         cr_assert(aj_tensor_device(g) == device, "%s: the gradient is not on the parameter's device", p->op->name);
@@ -395,7 +401,7 @@ static void check_device(const problem *p) {
     expect_ok(aj_scope_end(scope));
 }
 
-/* ---- two tests for each operation: what it computes and how that changes, and operands from elsewhere ---- */
+/* ---- three tests for each operation: what it computes and how that changes, operands that are views, another device ---- */
 
 static void check_derivatives(const problem *p) {
     check_first(p);
@@ -404,20 +410,45 @@ static void check_derivatives(const problem *p) {
     check_public(p);
 }
 
-static void check_operands(const problem *p) {
-    check_views(p);
+/* Derivatives of derivatives there are those here. */
+static void check_device_second(const problem *p) {
+    point at = choose_point(p, AJ_F32), here = second_gradient(p, &at, AJ_F64);
+    home = elsewhere(context);
+    cr_assert(home, "%s", aj_ctx_error(context));
+    point there = second_gradient(p, &at, AJ_F64), rough = second_gradient(p, &at, AJ_F32);
+    home = NULL;
+    double largest = 1;
+    for (int k = 0; k < p->n; k++)
+        for (int64_t i = 0; i < aji_meta_numel(&p->in[k]); i++)
+            largest = fmax(largest, fabs(here.x[k][i]));
+    for (int k = 0; k < p->n; k++)
+        for (int64_t i = 0; i < aji_meta_numel(&p->in[k]); i++) {
+            double wanted = here.x[k][i];
+            cr_assert(fabs(there.x[k][i] - wanted) <= 65536 * machine_epsilon(AJ_F64) * largest,
+                      "%s: second derivative of input %d is %.17g there, %.17g here", p->op->name, k, there.x[k][i], wanted);
+            cr_assert(fabs(rough.x[k][i] - wanted) <= 4096 * machine_epsilon(AJ_F32) * largest,
+                      "%s: second derivative of input %d is %g there in f32, %g here", p->op->name, k, rough.x[k][i], wanted);
+        }
+}
+
+static void check_elsewhere(const problem *p) {
     check_device(p);
+    check_device_second(p);
 }
 
 TestSuite(ops_derivatives, .init = begin, .fini = finish);
-TestSuite(ops_operands, .init = begin, .fini = finish);
+TestSuite(ops_views, .init = begin, .fini = finish);
+TestSuite(ops_elsewhere, .init = begin, .fini = finish);
 
 #define AJI_OP(name)                                                                                                             \
     Test(ops_derivatives, name) {                                                                                                \
         for_each_problem(&aji_op_##name, check_derivatives);                                                                     \
     }                                                                                                                            \
-    Test(ops_operands, name) {                                                                                                   \
-        for_each_problem(&aji_op_##name, check_operands);                                                                        \
+    Test(ops_views, name) {                                                                                                      \
+        for_each_problem(&aji_op_##name, check_views);                                                                           \
+    }                                                                                                                            \
+    Test(ops_elsewhere, name) {                                                                                                  \
+        for_each_problem(&aji_op_##name, check_elsewhere);                                                                       \
     }
 #include "autograd/ops.def"
 #undef AJI_OP

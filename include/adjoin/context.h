@@ -69,16 +69,18 @@ typedef struct aj_ctx_opts {
 } aj_ctx_opts;
 
 typedef enum aj_stat {
-    AJ_STAT_LIVE_BYTES = 0,   /* bytes of tensor storage in use */
-    AJ_STAT_PEAK_BYTES = 1,   /* the most that LIVE_BYTES has been */
-    AJ_STAT_CACHED_BYTES = 2, /* bytes the pool holds for reuse */
-    AJ_STAT_TENSORS = 3,      /* handles alive */
-    AJ_STAT_STORAGES = 4,     /* storages alive */
-    AJ_STAT_NODES = 5,        /* graph nodes alive */
-    AJ_STAT_REQUESTS = 6,     /* requests not yet waited for */
-    AJ_STAT_SCOPES = 7,       /* scopes open, without the root scope */
-    AJ_STAT_COMMS = 8,        /* communicators alive, queued ones included */
-    AJ_STAT_ALLOCATIONS = 9   /* calls of the allocator so far */
+    AJ_STAT_LIVE_BYTES = 0,         /* bytes of tensor storage in use */
+    AJ_STAT_PEAK_BYTES = 1,         /* the most that LIVE_BYTES has been */
+    AJ_STAT_CACHED_BYTES = 2,       /* bytes the pool holds for reuse */
+    AJ_STAT_TENSORS = 3,            /* handles alive */
+    AJ_STAT_STORAGES = 4,           /* storages alive */
+    AJ_STAT_NODES = 5,              /* graph nodes alive */
+    AJ_STAT_REQUESTS = 6,           /* requests not yet waited for */
+    AJ_STAT_SCOPES = 7,             /* scopes open, without the root scope */
+    AJ_STAT_COMMS = 8,              /* communicators alive, queued ones included */
+    AJ_STAT_ALLOCATIONS = 9,        /* calls of the allocator so far */
+    AJ_STAT_DEVICE_LIVE_BYTES = 10, /* bytes in use of the context's CUDA devices: tensors (in LIVE_BYTES, too) and workspaces */
+    AJ_STAT_DEVICE_PEAK_BYTES = 11  /* the most that DEVICE_LIVE_BYTES has been */
 } aj_stat;
 
 /*

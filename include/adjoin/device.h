@@ -16,6 +16,15 @@ AJ_API aj_device aj_cpu(aj_ctx *ctx);
  * device memory from the host faults at once. NULL with AJ_ERR_MEMORY. Collective: no. Since: 0.1. */
 AJ_API aj_device aj_test_device(aj_ctx *ctx);
 /*
+ * The NVIDIA GPU with a number of the driver's, from 0 (CUDA_VISIBLE_DEVICES is respected): its name is "cuda:0". The same device for the same number.
+ * Work on it is enqueued, in order, in a stream of its own, and calls return before it is done: an error of the device may show up in a later call. The
+ * device's primary context is current during the library's calls only.
+ * Returns a device that the context owns; NULL for a NULL context, and on error: AJ_ERR_DEVICE (no driver, no device with this number, the driver
+ * refuses), AJ_ERR_UNSUPPORTED (libadjoin was built without CUDA, the device has no memory pools), AJ_ERR_MEMORY.
+ * Collective: no. Differentiable: -. Threads: one per context. Since: 0.1.
+ */
+AJ_API aj_device aj_cuda(aj_ctx *ctx, int index);
+/*
  * y = x on another device; gx = g on x's own device. Of a tensor that is there already: a new handle on the same value.
  * Errors: AJ_ERR_ARG (NULL device), AJ_ERR_CONTEXT (a device of another context), AJ_ERR_MEMORY.
  * Collective: no. Differentiable: x. Threads: one per context. Since: 0.1.
@@ -23,7 +32,7 @@ AJ_API aj_device aj_test_device(aj_ctx *ctx);
 AJ_API aj_tensor *aj_to_device(aj_tensor *x, aj_device device);
 /* The device a tensor lives on; NULL for NULL. Collective: no. Since: 0.1. */
 AJ_API aj_device aj_tensor_device(const aj_tensor *t);
-/* "cpu", "test". Collective: no. Since: 0.1. */
+/* "cpu", "test", "cuda:0". Collective: no. Since: 0.1. */
 AJ_API const char *aj_device_name(aj_device device);
 
 #ifdef __cplusplus

@@ -74,12 +74,17 @@ aji_mpi *aji_mpi_of(const aj_ctx *ctx); /* NULL: no communicator was ever made *
 aj_status aji_mpi_attach(aj_ctx *ctx, const char *op);
 
 /* comm.c */
+aj_status aji_comm_need_reversed(aj_comm *comm, const char *op); /* collective, the first time */
+MPI_Comm aji_channel(const aj_comm *comm);                       /* forward, or inside a sweep adjoint */
+/* Wait for what was started at the creation or end of a communicator: code is that of the start. Past the time limit the job ends. */
+int aji_comm_finish(const aj_comm *comm, int code, MPI_Request *request);
+int aji_comm_largest(const aj_comm *comm, int n, double *values); /* of all ranks, one by one */
+
+/* comm_destroy.c */
 void aji_comm_retain(aj_comm *comm);
 void aji_comm_release(aj_comm *comm);
 void aji_comm_free_duplicates(aj_comm *comm);
-void aji_comm_free(aj_comm *comm);                               /* the duplicates and the struct, unconditionally */
-aj_status aji_comm_need_reversed(aj_comm *comm, const char *op); /* collective, the first time */
-MPI_Comm aji_channel(const aj_comm *comm);                       /* forward, or inside a sweep adjoint */
+void aji_comm_free(aj_comm *comm); /* the duplicates and the struct, unconditionally */
 
 /* wait.c */
 typedef enum aji_waited {

@@ -91,8 +91,8 @@ aj_status aj_ctx_create(aj_ctx **ctx, const aj_ctx_opts *opts) {
     c->pool.caches = aji_pool_open(&c->opts);
     c->fuse = fuses_by_environment();
     c->stat[AJ_STAT_ALLOCATIONS] = 1;
-    c->cpu = (struct aji_device){&aji_cpu_table, c};
-    c->test = (struct aji_device){&aji_test_table, c};
+    c->cpu = (struct aji_device){.table = &aji_cpu_table, .ctx = c, .name = "cpu"};
+    c->test = (struct aji_device){.table = &aji_test_table, .ctx = c, .name = "test"};
     c->rank = -1;
     aji_list_init(&c->kept);
     aji_scope_init(c, &c->root, NULL);
@@ -138,6 +138,10 @@ aj_status aj_ctx_destroy(aj_ctx **ctx) {
     aji_scope_clear(&c->root);
     while (!aji_list_empty(&c->kept))
         aji_tensor_free((aj_tensor *)c->kept.next);
+    for (const struct aji_device *d = c->devices, *next; d; d = next) {
+        next = d->next;
+        d->table->destroy(d);
+    }
     aj_status status = leaked ? AJ_ERR_LEAK : c->status;
     aji_pool_flush(c);
     c->opts.free(c, (sizeof(aj_ctx) + 63) / 64 * 64, c->opts.alloc_user);
@@ -146,7 +150,7 @@ aj_status aj_ctx_destroy(aj_ctx **ctx) {
 }
 
 int64_t aj_ctx_stat(const aj_ctx *ctx, aj_stat which) {
-    return ctx && (unsigned)which <= AJ_STAT_ALLOCATIONS ? ctx->stat[which] : -1;
+    return ctx && (unsigned)which <= AJ_STAT_DEVICE_PEAK_BYTES ? ctx->stat[which] : -1;
 }
 
 void aji_ctx_count(aj_ctx *ctx, aj_stat which, int64_t delta) {
@@ -163,6 +167,18 @@ void aji_ctx_set_layer(aj_ctx *ctx, aji_slot slot, aji_layer *layer) {
     for (aj_scope *s = ctx->scope; s; s = s->parent)
         if (layer && layer->scope_mark)
             layer->scope_mark(ctx, s->mark[slot]);
+}
+
+void aji_ctx_add_device(aj_ctx *ctx, struct aji_device *device) {
+    device->next = ctx->devices;
+    ctx->devices = device;
+}
+
+aj_device aji_ctx_device(const aj_ctx *ctx, const char *name) {
+    for (const struct aji_device *d = ctx->devices; d; d = d->next)
+        if (strcmp(d->name, name) == 0)
+            return d;
+    return NULL;
 }
 
 void aji_ctx_set_rank(aj_ctx *ctx, int rank) {

@@ -140,22 +140,29 @@ static aj_status cpu_copy(aj_ctx *ctx, const aji_value *src, const aji_value *ds
     return AJ_OK;
 }
 
-static aj_status cpu_memcpy(aj_ctx *ctx, void *dst, const void *src, size_t bytes) {
-    (void)ctx;
+static void *cpu_alloc(aj_device device, size_t bytes) {
+    return aji_alloc(device->ctx, bytes);
+}
+
+static void cpu_free(aj_device device, void *memory, size_t bytes) {
+    aji_free(device->ctx, memory, bytes);
+}
+
+static aj_status cpu_memcpy(aj_device device, void *dst, const void *src, size_t bytes) {
+    (void)device;
     if (bytes > 0)
         memcpy(dst, src, bytes);
     return AJ_OK;
 }
 
-static aj_status cpu_wait(aj_ctx *ctx) {
-    (void)ctx; /* every call has finished when it returns */
+static aj_status cpu_wait(aj_device device) {
+    (void)device; /* every call has finished when it returns */
     return AJ_OK;
 }
 
 const aji_device_table aji_cpu_table = {
-    .name = "cpu",
-    .alloc = aji_alloc,
-    .free = aji_free,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
     .upload = cpu_memcpy,
     .download = cpu_memcpy,
     .copy = cpu_copy,

@@ -64,11 +64,6 @@ aji_kernel *aji_step_kernel(const aji_step *step); /* NULL: the step does not ex
 typedef enum aji_cpu_set { AJI_CPU_BASE, AJI_CPU_AVX2, AJI_CPU_AVX512, AJI_N_CPU_SETS } aji_cpu_set;
 const char *aji_cpu_set_name(aji_cpu_set set);
 aji_kernel *aji_step_kernel_of(aji_cpu_set set, const aji_step *step); /* NULL also where the machine does not have the set */
-int aji_step_arity(aji_opcode opcode);                                 /* values it reads: 1 to 3 */
-const char *aji_step_name(aji_opcode opcode);
-
-/* A float as integer type T: truncated, saturated at the ends of the range, 0 for NaN. */
-#define AJI_SATURATE(T, x, low, high) ((x) != (x) ? 0 : (x) <= (low) ? (low) : (x) >= (high) + 1.0 ? (high) : (T)(x))
 
 /* ---- slots ---- */
 aj_status aji_cpu_run(aj_ctx *ctx, const aji_program *program, const aji_value *const *in, const aji_value *const *out);

@@ -12,8 +12,7 @@ static int64_t element(const aji_value *index, const void *data, int64_t offset)
     return index->meta.dtype == AJ_I64 ? ((const int64_t *)data)[offset] : ((const int32_t *)data)[offset];
 }
 
-/* rows[j] = index[j] in 0 ... extent-1. The caller frees rows, numel(index) numbers. */
-static aj_status read_index(aj_ctx *ctx, const char *op, const aji_value *index, int axis, int64_t extent, int64_t **rows) {
+aj_status aji_index_rows(aj_ctx *ctx, const char *op, const aji_value *index, int axis, int64_t extent, int64_t **rows) {
     int64_t n = aji_meta_numel(&index->meta);
     if (index->meta.dtype != AJ_I64 && index->meta.dtype != AJ_I32)
         return aj_raise(ctx, AJ_ERR_DTYPE, "%s: the index is %s; expected i64 or i32; use aj_cast", op,
@@ -79,7 +78,7 @@ static index_kernel *const scatter_add_kernels[] = {scatter_add_f64, scatter_add
 static aj_status run_kernel(aj_ctx *ctx, const char *op, index_kernel *kernel, const aji_value *y, const aji_value *x, int axis,
                             const aji_value *index, const aji_value *indexed) {
     int64_t *rows = NULL, n_rows = aji_meta_numel(&index->meta);
-    aj_status status = read_index(ctx, op, index, axis, indexed->meta.shape[axis], &rows);
+    aj_status status = aji_index_rows(ctx, op, index, axis, indexed->meta.shape[axis], &rows);
     if (status != AJ_OK)
         return status;
     aji_walk at; /* over the other axes */

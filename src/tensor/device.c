@@ -4,7 +4,7 @@
 static aj_status unsupported(const char *op, const aji_value *v) {
     return aj_raise(v->ctx, AJ_ERR_UNSUPPORTED,
                     "%s: not available for %s on device %s; move the operands with aj_to_device, for instance to aj_cpu(ctx)", op,
-                    aj_dtype_name(v->meta.dtype), v->device->table->name);
+                    aj_dtype_name(v->meta.dtype), v->device->name);
 }
 
 /* slot(arguments) of v's device */

@@ -256,7 +256,7 @@ static aj_status evaluate_full(aji_value *v) {
     aji_storage *storage = aji_storage_new(v->ctx, v->device, size);
     if (!storage)
         return AJ_ERR_MEMORY;
-    aj_status status = v->device->table->upload(v->ctx, storage->data, bytes, size);
+    aj_status status = v->device->table->upload(v->device, storage->data, bytes, size);
     if (status != AJ_OK) {
         aji_storage_release(storage);
         return status;

@@ -4,7 +4,7 @@
  * All elementwise work of the library comes through here as an aji_program: operations describe what is to be computed as steps on values, and
  * never see a loop or an address.
  *
- * The interpreter goes through the outputs' space (space.h) in blocks of at most AJI_BLOCK elements, which lie in one row, or where rows are
+ * The interpreter goes through the outputs' space (space_internal.h) in blocks of at most AJI_BLOCK elements, which lie in one row, or where rows are
  * short and nothing is reduced, in several. Per block every step is one call of a vectorised kernel, so intermediate results stay in
  * the first-level cache, and the interpreter's own cost is shared by all elements of a block. Each value that the program reads or computes has
  * a *place*:
@@ -26,13 +26,14 @@
 
 #include "tensor/accumulate.h"
 #include "tensor/cpu.h"
-#include "tensor/space.h"
+#include "tensor/space_internal.h"
 
 #define MAX_VALUES (AJI_MAX_INPUTS + AJI_MAX_STEPS)
 #define MAX_OPERANDS (AJI_MAX_INPUTS + AJI_MAX_OUTPUTS + 1) /* the last one: the result of a reduction */
 #define EDGE 16                                             /* elements: ghosts, say */
 #define NEVER (-1)
 #define MOST_AHEAD 8 /* streams */
+#define LONG_ROW 8   /* elements: vectors pay */
 #define SHORT_ROW 64 /* elements: blocks of several rows pay */
 
 typedef enum input_kind { UNUSED, ONE_NUMBER, DIRECT, COPIED } input_kind;
@@ -591,7 +592,7 @@ aj_status aji_cpu_reduce(aj_ctx *ctx, aji_reduction kind, const aji_program *pro
     open_space(&p, program, shape, in, out);
     aji_operand *y = &p.operand[p.space.n++];
     aji_space_set(&p.space, y, result, AJI_EVERYWHERE);
-    aji_space_reduce(&p.space, axes);
+    aji_space_reduce(&p.space, axes, 0, LONG_ROW);
     aj_dtype accumulation = aji_accumulation_dtype(shape->dtype);
     size_t converted = AJI_BLOCK * sizeof(double), more = aji_accumulator_bytes(numel / kept) + converted;
     status = plan_run(ctx, &p, in, out, false, AJI_BLOCK, more);

@@ -31,6 +31,10 @@ static inline int size_class(size_t bytes, size_t *block) {
     return SMALL_CLASSES + (log2 - SMALL_LOG2) * 4 + k - 1;
 }
 
+int aji_pool_class(size_t bytes, size_t *block) {
+    return size_class(bytes, block);
+}
+
 bool aji_pool_open(const aj_ctx_opts *opts) {
     return !POOL_HIDES_ERRORS && !opts->disable_pool;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tensor/cpu.h"
-#include "tensor/space.h"
+#include "tensor/space_internal.h"
 
 void aji_space_open(aji_space *s, const aji_meta *shape, int n, aji_operand *operands, const aji_program *program,
                     aji_space_box *boxes) {
@@ -116,14 +116,13 @@ void aji_space_merge(aji_space *s) {
     s->ndim = n;
 }
 
-/* The axis for the row: of those that are long enough for vectors, the one that operand 0 crosses with the smallest steps; else the longest. */
-static int choose_row(const aji_space *s) {
-    enum { LONG = 8 };
+/* The axis for the row: of those that are long enough, the one that the guide crosses with the smallest steps; else the longest. */
+static int choose_row(const aji_space *s, const aji_operand *guide, int64_t least) {
     int row = s->ndim - 1;
     int64_t smallest = INT64_MAX;
     for (int d = 0; d < s->ndim; d++) {
-        int64_t step = llabs(s->operand[0].stride[d]);
-        if (s->shape[d] >= LONG && step > 0 && step < smallest) {
+        int64_t step = llabs(guide->stride[d]);
+        if (s->shape[d] >= least && step > 0 && step < smallest) {
             smallest = step;
             row = d;
         }
@@ -134,19 +133,18 @@ static int choose_row(const aji_space *s) {
     return row;
 }
 
-void aji_space_reduce(aji_space *s, unsigned axes) {
+void aji_space_reduce(aji_space *s, unsigned axes, int guide, int64_t least) {
+    const aji_operand *x = &s->operand[guide];
     for (int d = 0; d < s->ndim; d++)
         s->reduced[d] = axes >> d & 1;
     aji_space_merge(s);
-    int order[AJ_MAX_NDIM], n = 0, row = choose_row(s);
+    int order[AJ_MAX_NDIM], n = 0, row = choose_row(s, x, least);
     for (int reduced = 0; reduced < 2; reduced++)
         for (int d = 0; d < s->ndim; d++) {
             if (s->reduced[d] != reduced || d == row)
                 continue;
             int at = n++; /* large steps first, so that neighbours in memory may merge */
-            for (; at > 0 && s->reduced[order[at - 1]] == reduced &&
-                   llabs(s->operand[0].stride[order[at - 1]]) < llabs(s->operand[0].stride[d]);
-                 at--)
+            for (; at > 0 && s->reduced[order[at - 1]] == reduced && llabs(x->stride[order[at - 1]]) < llabs(x->stride[d]); at--)
                 order[at] = order[at - 1];
             order[at] = d;
         }

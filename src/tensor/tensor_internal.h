@@ -14,6 +14,9 @@ void *aji_calloc(aj_ctx *ctx, size_t bytes);            /* the same, all bytes z
 void aji_free(aj_ctx *ctx, void *memory, size_t bytes); /* NULL is fine */
 /* Grow an array: *items holds *capacity elements of size bytes; after success it holds at least `wanted`. */
 aj_status aji_grow(aj_ctx *ctx, void **items, int64_t *capacity, int64_t wanted, size_t size);
+/* The pool's size classes, for other caches: the class of a size, and the size that its blocks have. */
+#define AJI_POOL_CLASSES 225 /* up to 2^62 bytes, which aji_alloc refuses to pass */
+int aji_pool_class(size_t bytes, size_t *block);
 
 /* ---- errors (error.c) ---- */
 const char *aji_shape_text(int ndim, const int64_t *shape, char text[160]); /* "(3, 4)"; returns text */
@@ -88,6 +91,9 @@ struct aji_value {
     };
 };
 
+aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes); /* NULL raised */
+/* User memory: adopted if there is a deleter (which runs once, also on failure), else borrowed. */
+aji_storage *aji_storage_user(aj_ctx *ctx, void *data, size_t bytes, void (*deleter)(void *data, void *user), void *user);
 aji_value *aji_value_new(aj_ctx *ctx, aj_device device, const aji_meta *meta); /* contiguous, contents undefined; NULL raised */
 static inline aji_value *aji_value_retain(aji_value *v) {
     v->refs++;
@@ -171,8 +177,10 @@ typedef struct aji_layer {                       /* first member of a layer's st
 } aji_layer;
 aji_layer *aji_ctx_layer(const aj_ctx *ctx, aji_slot slot); /* NULL: not attached yet */
 void aji_ctx_set_layer(aj_ctx *ctx, aji_slot slot, aji_layer *layer);
-void aji_ctx_count(aj_ctx *ctx, aj_stat which, int64_t delta); /* NODES, REQUESTS, COMMS */
-void aji_ctx_set_rank(aj_ctx *ctx, int rank);                  /* for error messages */
+void aji_ctx_count(aj_ctx *ctx, aj_stat which, int64_t delta);   /* NODES, REQUESTS, COMMS */
+void aji_ctx_set_rank(aj_ctx *ctx, int rank);                    /* for error messages */
+void aji_ctx_add_device(aj_ctx *ctx, struct aji_device *device); /* the context's from now on: it calls destroy */
+aj_device aji_ctx_device(const aj_ctx *ctx, const char *name);   /* one that was added; NULL: there is none */
 double aji_ctx_grace(const aj_ctx *ctx);
 double aji_ctx_timeout(const aj_ctx *ctx);                              /* 0: none */
 const char *aji_ctx_operation(const aj_ctx *ctx);                       /* the one that runs; never NULL */
@@ -252,19 +260,31 @@ aji_value *aji_value_placed(aji_value *v, const aji_meta *meta, const int64_t *l
 /* window = v, pending or not, which broadcasts to it. */
 aj_status aji_value_evaluate_into(const char *op, aji_value *v, const aji_value *window);
 
+/* rows[j] = index[j] in 0 ... extent-1, of an index in host memory (cpu_index.c). Raises AJ_ERR_DTYPE, AJ_ERR_ARG naming op, the index and its position.
+ * The caller frees rows, numel(index) numbers. */
+aj_status aji_index_rows(aj_ctx *ctx, const char *op, const aji_value *index, int axis, int64_t extent, int64_t **rows);
+
 /* Does this step exist for this dtype? */
 bool aji_step_supports(aji_opcode opcode, aj_dtype dtype);
+int aji_step_arity(aji_opcode opcode); /* values it reads: 1 to 3 */
+const char *aji_step_name(aji_opcode opcode);
+
+/* A float as integer type T: truncated, saturated at the ends of the range, 0 for NaN. */
+#define AJI_SATURATE(T, x, low, high) ((x) != (x) ? 0 : (x) <= (low) ? (low) : (x) >= (high) + 1.0 ? (high) : (T)(x))
 
 /* ---- the device table. Inputs may be strided and broadcast; outputs are allocated by the caller. All raise their own errors.
  * An empty slot is AJ_ERR_UNSUPPORTED naming operation, dtype and device, raised by the aji_do_* functions below. ---- */
 typedef enum aji_reduction { AJI_SUM, AJI_PROD, AJI_MAX, AJI_MIN } aji_reduction;
 
 typedef struct aji_device_table {
-    const char *name;
-    void *(*alloc)(aj_ctx *ctx, size_t bytes); /* NULL raised */
-    void (*free)(aj_ctx *ctx, void *memory, size_t bytes);
-    aj_status (*upload)(aj_ctx *ctx, void *device_memory, const void *host, size_t bytes);
-    aj_status (*download)(aj_ctx *ctx, void *host, const void *device_memory, size_t bytes);
+    bool mpi_reads;                                 /* a CUDA-aware MPI can be given its addresses */
+    void *(*alloc)(aj_device device, size_t bytes); /* NULL raised */
+    void (*free)(aj_device device, void *memory, size_t bytes);
+    /* Host memory may be freed or changed once these return; it is what all earlier work on device_memory left, or was given. */
+    aj_status (*upload)(aj_device device, void *device_memory, const void *host, size_t bytes);
+    aj_status (*download)(aj_device device, void *host, const void *device_memory, size_t bytes);
+    /* A storage in host memory that upload and download are fast with; NULL raised. Empty: any host memory will do. */
+    aji_storage *(*staging)(aj_device device, size_t bytes);
     /* dst = src, same shape and dtype, any strides on both (dst without overlaps) */
     aj_status (*copy)(aj_ctx *ctx, const aji_value *src, const aji_value *dst);
     /* out[k] = program(in...), at least one: inputs broadcast to the outputs' common shape, or lie in it; outputs have any strides */
@@ -291,12 +311,16 @@ typedef struct aji_device_table {
                           const aji_value *out); /* lower; reads the lower triangle; AJ_ERR_NUMERIC if not positive definite */
     aj_status (*logdet)(aj_ctx *ctx, const aji_value *a,
                         const aji_value *out); /* log |det a|, out[...] without the last two axes */
-    aj_status (*wait)(aj_ctx *ctx);            /* all earlier work has finished */
+    aj_status (*wait)(aj_device device);       /* all earlier work has finished */
+    void (*destroy)(aj_device device);         /* of a device that aji_ctx_add_device was given: with its context */
 } aji_device_table;
 
+#define AJI_DEVICE_NAME 16
 struct aji_device {
     const aji_device_table *table;
     aj_ctx *ctx;
+    char name[AJI_DEVICE_NAME];
+    const struct aji_device *next;
 };
 extern const aji_device_table aji_cpu_table, aji_test_table;
 

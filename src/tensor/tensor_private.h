@@ -43,9 +43,6 @@ struct aji_storage {
     void (*deleter)(void *data, void *user); /* adopted */
     void *user;
 };
-aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes);
-/* User memory: adopted if there is a deleter (which runs once, also on failure), else borrowed. */
-aji_storage *aji_storage_user(aj_ctx *ctx, void *data, size_t bytes, void (*deleter)(void *data, void *user), void *user);
 aji_storage *aji_storage_retain(aji_storage *s);
 void aji_storage_release(aji_storage *s);
 /* A contiguous value on the whole of a storage; takes over the reference, also on failure. NULL in, NULL out. */
@@ -82,7 +79,6 @@ struct aj_scope {
 };
 
 /* The pool: free blocks by size class (pool.c). */
-#define AJI_POOL_CLASSES 225 /* up to 2^62 bytes, which aji_alloc refuses to pass */
 /* Up to SMALL bytes there is a class for each multiple of the alignment. */
 enum { AJI_POOL_ALIGNMENT = 64, AJI_POOL_SMALL = 1024 };
 typedef struct aji_pool {
@@ -94,10 +90,11 @@ typedef struct aji_pool {
 struct aj_ctx {
     aj_ctx_opts opts;
     aji_pool pool;
-    int64_t stat[AJ_STAT_ALLOCATIONS + 1];
+    int64_t stat[AJ_STAT_DEVICE_PEAK_BYTES + 1];
     int64_t visits; /* traversals of pending values so far */
     bool fuse;      /* elementwise work is left pending, and evaluated together */
     struct aji_device cpu, test;
+    const struct aji_device *devices; /* those that were added */
     aj_scope root, *scope;
     aji_list kept;
     aji_layer *layer[AJI_N_SLOTS];

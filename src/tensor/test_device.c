@@ -17,18 +17,18 @@ static size_t whole_pages(size_t bytes) {
     return bytes > 0 ? (bytes + page - 1) / page * page : page;
 }
 
-static void *test_alloc(aj_ctx *ctx, size_t bytes) {
+static void *test_alloc(aj_device device, size_t bytes) {
     void *memory = MAP_FAILED;
     if (bytes <= SIZE_MAX / 4)
         memory = mmap(NULL, whole_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory != MAP_FAILED)
         return memory;
-    aj_raise(ctx, AJ_ERR_MEMORY, "adjoin: out of memory: mmap refused %zu bytes for the test device", bytes);
+    aj_raise(device->ctx, AJ_ERR_MEMORY, "adjoin: out of memory: mmap refused %zu bytes for the test device", bytes);
     return NULL;
 }
 
-static void test_free(aj_ctx *ctx, void *memory, size_t bytes) {
-    (void)ctx;
+static void test_free(aj_device device, void *memory, size_t bytes) {
+    (void)device;
     if (memory)
         munmap(memory, whole_pages(bytes));
 }
@@ -62,22 +62,22 @@ static aj_status close_all(aj_ctx *ctx, int n, const aji_value *const *values, a
 #define CALL(slot, n, operands, ...)                                                                                             \
     close_all(ctx, (n), (operands), open_all(ctx, (n), (operands)) ? aji_cpu_table.slot(ctx, __VA_ARGS__) : AJ_ERR_MEMORY)
 
-static aj_status test_upload(aj_ctx *ctx, void *device_memory, const void *host, size_t bytes) {
+static aj_status test_upload(aj_device device, void *device_memory, const void *host, size_t bytes) {
     if (bytes == 0)
         return AJ_OK;
-    if (!protect(ctx, device_memory, bytes, PROT_READ | PROT_WRITE))
+    if (!protect(device->ctx, device_memory, bytes, PROT_READ | PROT_WRITE))
         return AJ_ERR_MEMORY;
     memcpy(device_memory, host, bytes);
-    return protect(ctx, device_memory, bytes, PROT_NONE) ? AJ_OK : AJ_ERR_MEMORY;
+    return protect(device->ctx, device_memory, bytes, PROT_NONE) ? AJ_OK : AJ_ERR_MEMORY;
 }
 
-static aj_status test_download(aj_ctx *ctx, void *host, const void *device_memory, size_t bytes) {
+static aj_status test_download(aj_device device, void *host, const void *device_memory, size_t bytes) {
     if (bytes == 0)
         return AJ_OK;
-    if (!protect(ctx, (void *)device_memory, bytes, PROT_READ))
+    if (!protect(device->ctx, (void *)device_memory, bytes, PROT_READ))
         return AJ_ERR_MEMORY;
     memcpy(host, device_memory, bytes);
-    return protect(ctx, (void *)device_memory, bytes, PROT_NONE) ? AJ_OK : AJ_ERR_MEMORY;
+    return protect(device->ctx, (void *)device_memory, bytes, PROT_NONE) ? AJ_OK : AJ_ERR_MEMORY;
 }
 
 static aj_status test_copy(aj_ctx *ctx, const aji_value *src, const aji_value *dst) {
@@ -152,12 +152,11 @@ static aj_status test_logdet(aj_ctx *ctx, const aji_value *a, const aji_value *o
     return CALL(logdet, 2, operands, a, out);
 }
 
-static aj_status test_wait(aj_ctx *ctx) {
-    return aji_cpu_table.wait(ctx);
+static aj_status test_wait(aj_device device) {
+    return aji_cpu_table.wait(device);
 }
 
 const aji_device_table aji_test_table = {
-    .name = "test",
     .alloc = test_alloc,
     .free = test_free,
     .upload = test_upload,

@@ -48,7 +48,7 @@ aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes) {
     if (!s)
         return NULL;
     *s = (aji_storage){.refs = 1, .owner = AJI_OWNED, .ctx = ctx, .device = device, .bytes = bytes ? bytes : 1};
-    s->data = device->table->alloc(ctx, s->bytes);
+    s->data = device->table->alloc(device, s->bytes);
     if (!s->data) {
         aji_free_small(ctx, s, sizeof(*s));
         return NULL;
@@ -80,7 +80,7 @@ static void free_data(aji_storage *s) {
     if (s->owner == AJI_OWNED || s->owner == AJI_WITHIN)
         s->ctx->stat[AJ_STAT_LIVE_BYTES] -= (int64_t)s->bytes;
     if (s->owner == AJI_OWNED) {
-        s->device->table->free(s->ctx, s->data, s->bytes);
+        s->device->table->free(s->device, s->data, s->bytes);
     } else if (s->owner == AJI_ADOPTED) {
         s->deleter(s->data, s->user);
     }
@@ -108,7 +108,7 @@ void aji_storage_release(aji_storage *s) {
 
 aj_status aji_storage_own(aji_storage *s) {
     size_t bytes = s->bytes ? s->bytes : 1;
-    void *mine = s->device->table->alloc(s->ctx, bytes);
+    void *mine = s->device->table->alloc(s->device, bytes);
     if (!mine)
         return AJ_ERR_MEMORY;
     memcpy(mine, s->data, s->bytes);
@@ -329,16 +329,21 @@ aji_value *aji_value_on(aji_value *v, aj_device device) {
     aji_value *from = aji_value_contiguous(v);
     if (!from || from->device == device)
         return from;
-    aji_value *to = aji_value_new(v->ctx, device, &v->meta);
+    if (!aji_is_host(from->device) && !aji_is_host(device)) { /* between devices: through the host */
+        aji_value *host = aji_value_on(from, aj_cpu(v->ctx)), *there = host ? aji_value_on(host, device) : NULL;
+        aji_value_release(host);
+        aji_value_release(from);
+        return there;
+    }
     size_t bytes = (size_t)aji_meta_numel(&v->meta) * aj_dtype_size(v->meta.dtype);
+    bool staged = aji_is_host(device) && from->device->table->staging;
+    aji_storage *storage = staged ? from->device->table->staging(from->device, bytes) : aji_storage_new(v->ctx, device, bytes);
+    aji_value *to = aji_value_over(storage, &v->meta);
     aj_status status = AJ_OK;
     if (to && aji_is_host(from->device))
-        status = device->table->upload(v->ctx, aji_value_data(to), aji_value_data(from), bytes);
-    else if (to && aji_is_host(device))
-        status = from->device->table->download(v->ctx, aji_value_data(to), aji_value_data(from), bytes);
+        status = device->table->upload(device, aji_value_data(to), aji_value_data(from), bytes);
     else if (to)
-        status = aj_raise(v->ctx, AJ_ERR_UNSUPPORTED, "aj_to_device: from %s to %s; go through the CPU",
-                          from->device->table->name, device->table->name);
+        status = from->device->table->download(from->device, aji_value_data(to), aji_value_data(from), bytes);
     aji_value_release(from);
     if (to && status != AJ_OK) {
         aji_value_release(to);
@@ -364,5 +369,5 @@ aj_device aj_test_device(aj_ctx *ctx) {
 }
 
 const char *aj_device_name(aj_device device) {
-    return device ? device->table->name : "";
+    return device ? device->name : "";
 }

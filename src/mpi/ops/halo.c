@@ -137,7 +137,7 @@ static aj_status pack(exchange *e, int s) {
     aji_value near = packed(e, e->near, false, s), host = packed(e, e->host, false, s);
     aj_status status = aji_do_copy(c->op->name, &from, &near);
     if (status == AJ_OK && e->near != e->host)
-        status = c->device->table->download(c->ctx, aji_value_data(&host), aji_value_data(&near), face_bytes(e));
+        status = c->device->table->download(c->device, aji_value_data(&host), aji_value_data(&near), face_bytes(e));
     if (status != AJ_OK || !e->adjoint)
         return status;
     aji_value zeros = *e->zero; /* its strides are 0 */
@@ -152,7 +152,7 @@ static aj_status unpack(exchange *e, int s) {
     aji_value near = packed(e, e->near, true, s), host = packed(e, e->host, true, s);
     aj_status status = AJ_OK;
     if (e->near != e->host)
-        status = c->device->table->upload(c->ctx, aji_value_data(&near), aji_value_data(&host), face_bytes(e));
+        status = c->device->table->upload(c->device, aji_value_data(&near), aji_value_data(&host), face_bytes(e));
     if (status == AJ_OK && e->adjoint) {
         aji_program sum = {.n_in = 2, .n_out = 1, .n_steps = 1, .out = {2}};
         sum.steps[0] = (aji_step){.opcode = AJI_STEP_ADD, .dtype = e->face.dtype, .src = {0, 1}};

@@ -1,8 +1,8 @@
 /*
  * The space that a program runs over: the axes of its outputs, merged as far as all operands allow, and where each operand is in it.
  */
-#ifndef AJI_SPACE_H
-#define AJI_SPACE_H
+#ifndef AJI_SPACE_INTERNAL_H
+#define AJI_SPACE_INTERNAL_H
 
 #include "tensor/tensor_internal.h"
 
@@ -35,9 +35,9 @@ void aji_space_open(aji_space *s, const aji_meta *shape, int n, aji_operand *ope
                     aji_space_box *boxes);
 /* An operand of the space: v broadcasts to it, or to a box. */
 void aji_space_set(const aji_space *s, aji_operand *x, const aji_value *v, int box);
-/* Which axes are reduced, as bits, and the order that suits: kept axes, then reduced ones, but as the row one that is long and that
- * operand 0 crosses with small steps. */
-void aji_space_reduce(aji_space *s, unsigned axes);
+/* Which axes are reduced, as bits, and the order that suits: kept axes, then reduced ones, but as the row one that is at least `least` long
+ * and that operand `guide` crosses with small steps. */
+void aji_space_reduce(aji_space *s, unsigned axes, int guide, int64_t least);
 /* Leave out extents of 1, and merge neighbours that all operands cross with one stride. At least one axis remains. */
 void aji_space_merge(aji_space *s);
 /* Keep these columns of the rows. If they are few, the longest axis becomes the row. */

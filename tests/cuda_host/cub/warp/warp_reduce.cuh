@@ -1,0 +1,1 @@
+/* device.hpp has what kernels use of it. */
