@@ -29,8 +29,8 @@ static little *little_new(aj_ctx *ctx, aj_device device, size_t bytes) {
     little *l = aji_alloc_small(ctx, sizeof(*l));
     if (!l)
         return NULL;
-    l->storage = (aji_storage){
-        .refs = 1, .owner = AJI_WITHIN, .ctx = ctx, .device = device, .data = l->data, .bytes = bytes ? bytes : 1};
+    l->storage =
+        (aji_storage){.refs = 1, .owner = AJI_WITHIN, .ctx = ctx, .device = device, .data = l->data, .bytes = bytes ? bytes : 1};
     count_storage(&l->storage);
     return l;
 }
