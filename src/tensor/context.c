@@ -88,6 +88,7 @@ aj_status aj_ctx_create(aj_ctx **ctx, const aj_ctx_opts *opts) {
         return AJ_ERR_MEMORY;
     memset(c, 0, bytes);
     c->opts = o;
+    c->pool.caches = aji_pool_open(&c->opts);
     c->fuse = fuses_by_environment();
     c->stat[AJ_STAT_ALLOCATIONS] = 1;
     c->cpu = (struct aji_device){.table = &aji_cpu_table, .ctx = c, .name = "cpu"};

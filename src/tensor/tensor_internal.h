@@ -20,7 +20,9 @@ int aji_pool_class(size_t bytes, size_t *block);
 
 /* ---- errors (error.c) ---- */
 const char *aji_shape_text(int ndim, const int64_t *shape, char text[160]); /* "(3, 4)"; returns text */
-bool aji_dtype_is_float(aj_dtype dtype);
+static inline bool aji_dtype_is_float(aj_dtype dtype) {
+    return dtype == AJ_F64 || dtype == AJ_F32;
+}
 bool aji_dtype_valid(aj_dtype dtype);
 
 /* ---- what a tensor is like ---- */
@@ -30,10 +32,22 @@ typedef struct aji_meta {
     int64_t shape[AJ_MAX_NDIM];
 } aji_meta;
 
-int64_t aji_meta_numel(const aji_meta *meta);
+static inline int64_t aji_meta_numel(const aji_meta *meta) {
+    int64_t n = 1;
+    for (int d = 0; d < meta->ndim; d++)
+        n *= meta->shape[d];
+    return n;
+}
+
+static inline bool aji_same_shape(const aji_meta *a, const aji_meta *b) {
+    bool same = a->ndim == b->ndim;
+    for (int d = 0; same && d < a->ndim; d++)
+        same = a->shape[d] == b->shape[d];
+    return same;
+}
+
 /* Fill in meta after checking dtype, ndim, extents and their product; raises AJ_ERR_ARG or AJ_ERR_SHAPE naming op. */
 aj_status aji_meta_set(aj_ctx *ctx, const char *op, aji_meta *meta, aj_dtype dtype, int ndim, const int64_t *shape);
-bool aji_same_shape(const aji_meta *a, const aji_meta *b);
 /* NumPy's rule: out = the shape to which all n broadcast; raises AJ_ERR_SHAPE naming op and both shapes. Does not touch out->dtype. */
 aj_status aji_broadcast_shape(aj_ctx *ctx, const char *op, int n, const aji_meta *const *in, aji_meta *out);
 /* Negative axes count from the end; raises AJ_ERR_ARG naming op, the axis and the range. */
@@ -62,6 +76,7 @@ struct aji_value {
     int64_t visit; /* the last traversal that came here */
     bool saved;    /* a node holds it for its vjp */
     bool passed;   /* it was computed on the way to another value once, and not stored */
+    bool within;   /* it lies in the block of its storage, and goes with that */
     int64_t numel;
     aj_ctx *ctx;
     aj_device device;
@@ -80,9 +95,16 @@ aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes); /* NU
 /* User memory: adopted if there is a deleter (which runs once, also on failure), else borrowed. */
 aji_storage *aji_storage_user(aj_ctx *ctx, void *data, size_t bytes, void (*deleter)(void *data, void *user), void *user);
 aji_value *aji_value_new(aj_ctx *ctx, aj_device device, const aji_meta *meta); /* contiguous, contents undefined; NULL raised */
-aji_value *aji_value_retain(aji_value *v);
-aji_value *aji_value_save(aji_value *v); /* retain, for a vjp: worth storing where that is cheaper than computing it again */
-void aji_value_release(aji_value *v);    /* NULL is fine */
+static inline aji_value *aji_value_retain(aji_value *v) {
+    v->refs++;
+    return v;
+}
+/* retain, for a vjp: worth storing where that is cheaper than computing it again */
+static inline aji_value *aji_value_save(aji_value *v) {
+    v->saved = true;
+    return aji_value_retain(v);
+}
+void aji_value_release(aji_value *v); /* NULL is fine */
 /* A window on v's storage with other shape, strides and offset; retains the storage. */
 aji_value *aji_value_view(aji_value *v, const aji_meta *meta, const int64_t *strides, int64_t offset);
 void aji_value_set_contiguous(aji_value *v);                         /* strides of v->meta */
@@ -126,8 +148,13 @@ const aji_meta *aji_tensor_meta(const aj_tensor *t);
 aj_tensor *aji_tensor_wrap(aji_value *v, const char *by);
 aji_link *aji_tensor_link(const aj_tensor *t, int *out);         /* what it depends on; NULL: a constant. Borrowed */
 void aji_tensor_set_link(aj_tensor *t, aji_link *link, int out); /* retains link, releases the old one */
-void aji_link_retain(aji_link *link);
-void aji_link_release(aji_link *link);
+static inline void aji_link_retain(aji_link *link) {
+    link->refs++;
+}
+static inline void aji_link_release(aji_link *link) { /* NULL is fine */
+    if (link && --link->refs == 0)
+        link->free(link);
+}
 void aji_tensor_set_value(aj_tensor *t, aji_value *v); /* takes over the reference; for parameters */
 /* Forbid t as an operand from now on. Returns its value, the handle's own reference handed to the caller; NULL raised. */
 aji_value *aji_tensor_consume(aj_tensor *t, const char *consumer);
