@@ -17,7 +17,7 @@ static void begin_gpu(void) {
 
 static void finish_gpu(void) {
     finish();
-    cr_assert(standin_left() == 0, "%ld are left of what the driver gave", standin_left());
+    must_end(standin_left() == 0, "%ld are left of what the driver gave", standin_left());
 }
 
 TestSuite(cuda_linalg, .init = begin_gpu, .fini = finish_gpu);
