@@ -13,7 +13,7 @@ aji_cuda_api standin_api(void);
 void standin_driver(aji_cuda_api *api); /* cuda_standin.c: devices, streams, events, memory, modules */
 void standin_compiler(
     aji_cuda_api *api); /* cuda_host_kernels.c: NVRTC by way of the C++ compiler, so that kernels run on the host */
-void standin_libraries(aji_cuda_api *api); /* cuda_host_blas.c: cuBLAS and cuSOLVER by way of OpenBLAS */
+void standin_libraries(aji_cuda_api *api); /* cuda_host_blas.c, cuda_host_solver.c: cuBLAS and cuSOLVER by way of OpenBLAS */
 
 /* ---- between the parts ---- */
 

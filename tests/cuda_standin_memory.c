@@ -188,6 +188,10 @@ static void check_side(const copy *c, const void *at, int device) {
         STANDIN_DIE("%s: %zu bytes from %p lie in no live allocation of device %d", c->function, c->bytes, at, device);
 }
 
+void standin_check_device(CUstream stream, const char *function, const void *at, size_t bytes) {
+    check_side(&(copy){.bytes = bytes, .function = function}, at, standin_stream_device(stream));
+}
+
 static void run_copy(void *data) {
     const copy *c = data;
     check_side(c, c->to, c->to_on);

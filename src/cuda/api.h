@@ -82,16 +82,13 @@
     X(cusolverDnCreate)                                                                                                          \
     X(cusolverDnDestroy)                                                                                                         \
     X(cusolverDnSetStream)                                                                                                       \
-    X(cusolverDnDgetrf_bufferSize)                                                                                               \
-    X(cusolverDnSgetrf_bufferSize)                                                                                               \
-    X(cusolverDnDgetrf)                                                                                                          \
-    X(cusolverDnSgetrf)                                                                                                          \
-    X(cusolverDnDgetrs)                                                                                                          \
-    X(cusolverDnSgetrs)                                                                                                          \
-    X(cusolverDnDpotrf_bufferSize)                                                                                               \
-    X(cusolverDnSpotrf_bufferSize)                                                                                               \
-    X(cusolverDnDpotrf)                                                                                                          \
-    X(cusolverDnSpotrf)
+    X(cusolverDnCreateParams)                                                                                                    \
+    X(cusolverDnDestroyParams)                                                                                                   \
+    X(cusolverDnXgetrf_bufferSize)                                                                                               \
+    X(cusolverDnXgetrf)                                                                                                          \
+    X(cusolverDnXgetrs)                                                                                                          \
+    X(cusolverDnXpotrf_bufferSize)                                                                                               \
+    X(cusolverDnXpotrf)
 
 typedef enum aji_cuda_library { AJI_LIB_DRIVER, AJI_LIB_NVRTC, AJI_LIB_CUBLAS, AJI_LIB_CUSOLVER, AJI_N_LIBS } aji_cuda_library;
 

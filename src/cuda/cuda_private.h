@@ -26,8 +26,9 @@ typedef struct aji_cuda {
     int64_t live, peak; /* bytes of the pool */
     aji_cuda_pinned *pinned;
     aji_cuda_kernels *kernels;
-    cublasHandle_t cublas; /* matmul.c, factorise.c; NULL: not asked for yet */
-    cusolverDnHandle_t cusolver;
+    cublasHandle_t cublas;       /* matmul.c; NULL: not asked for yet */
+    cusolverDnHandle_t cusolver; /* factors.c */
+    cusolverDnParams_t cusolver_params;
 } aji_cuda;
 
 static inline aji_cuda *aji_cuda_of(aj_device device) {
@@ -117,10 +118,10 @@ aj_status aji_cuda_take(aj_ctx *ctx, const char *op, const aji_value *x, int axi
 aj_status aji_cuda_scatter_add(aj_ctx *ctx, const char *op, const aji_value *value, int axis, const aji_value *index,
                                const aji_value *out);
 aj_status aji_cuda_matmul(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out); /* matmul.c */
-aj_status aji_cuda_solve(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out);
+aj_status aji_cuda_solve(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out);  /* factorise.c */
 aj_status aji_cuda_cholesky(aj_ctx *ctx, const aji_value *a, const aji_value *out);
 aj_status aji_cuda_logdet(aj_ctx *ctx, const aji_value *a, const aji_value *out);
-aj_status aji_cuda_cublas(aji_cuda *d); /* the handle, made on first use */
-void aji_cuda_linalg_destroy(aji_cuda *d);
+aj_status aji_cuda_cublas(aji_cuda *d);    /* the handle, made on first use */
+void aji_cuda_linalg_destroy(aji_cuda *d); /* the handles (factors.c) */
 
 #endif

@@ -19,6 +19,9 @@ const aji_device_table aji_cuda_table = {
     .take = aji_cuda_take,
     .scatter_add = aji_cuda_scatter_add,
     .matmul = aji_cuda_matmul,
+    .solve = aji_cuda_solve,
+    .cholesky = aji_cuda_cholesky,
+    .logdet = aji_cuda_logdet,
     .wait = aji_cuda_wait,
     .destroy = aji_cuda_destroy,
 };
@@ -102,6 +105,7 @@ static aj_status create(aji_cuda *d) {
 static void destroy_all(aji_cuda *d) {
     if (d->stream)
         (void)AJI_CU(d, cuStreamSynchronize, d->stream);
+    aji_cuda_linalg_destroy(d);
     aji_cuda_kernels_destroy(d);
     aji_cuda_pinned_destroy(d);
     if (d->done)
