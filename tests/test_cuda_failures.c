@@ -142,9 +142,9 @@ static bool fail(const char *function, int n) {
     if (early)
         go_on(function, n, ctx, result);
     aj_status status = aj_ctx_destroy(&ctx);
-    cr_assert(status == AJ_OK, "after a failure of call %d of %s: %s; log: %s", n + 1, function, aj_status_name(status),
-              log_text);
     bool late = !early && standin_calls(function) > before + n;
+    cr_assert(status == AJ_OK || late, "after a failure of call %d of %s: %s; log: %s", n + 1, function, aj_status_name(status),
+              log_text);
     cr_assert(!late || is_one_of(function, quiet) || strstr(log_text, function), "call %d of %s fails, and the log says: %s",
               n + 1, function, log_text);
     cr_assert(standin_left() == 0, "after a failure of call %d of %s: %ld are left", n + 1, function, standin_left());
@@ -167,7 +167,7 @@ static void prepare(void) {
 
 /* All of the first calls, then fewer and fewer. */
 static void sweep(const char *function) {
-    enum { ALL = 10 };
+    enum { ALL = 20 };
     is_old = strstr(function, "PTX") != NULL;
     int n = 0;
     while (fail(function, n))
