@@ -54,10 +54,10 @@ void finish(void) {
     free(reads);
     reads = NULL;
     n_reads = 0;
-    cr_assert(aj_ctx_status(context) == AJ_OK, "the test left an error: %s", aj_ctx_error(context));
+    expect_at_end(aj_ctx_status(context) == AJ_OK, "the test left an error: %s", aj_ctx_error(context));
     aj_status end = aj_ctx_destroy(&context);
-    cr_assert(end == AJ_OK, "destroying the context: %s; log:\n%s", aj_status_name(end), log_text);
-    cr_assert(counted.live == 0, "%lld blocks of memory leaked", (long long)counted.live);
+    expect_at_end(end == AJ_OK, "destroying the context: %s; log:\n%s", aj_status_name(end), log_text);
+    expect_at_end(counted.live == 0, "%lld blocks of memory leaked", (long long)counted.live);
 }
 
 bool is_watched(void) {

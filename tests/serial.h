@@ -10,11 +10,24 @@
 #include <adjoin/adjoin.h>
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 extern aj_ctx *context; /* of the running test */
 
 void begin(void);  /* context = a new one on the counting allocator */
 void finish(void); /* destroys it; asserts that the test left no error, and the library no block of memory */
+
+/* An assertion in what runs after a test: Criterion prints its own ones there, and takes the test for passed all the same. */
+#define expect_at_end(condition, ...)                                                                                            \
+    do {                                                                                                                         \
+        if (!(condition)) {                                                                                                      \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                                                      \
+            fprintf(stderr, __VA_ARGS__);                                                                                        \
+            fputc('\n', stderr);                                                                                                 \
+            abort();                                                                                                             \
+        }                                                                                                                        \
+    } while (0)
 
 /* The allocator behind the context: counts blocks. With fail_after = n >= 0 it has memory for n calls; call n + 1 fails, and unless `once`
  * is set every call after it. */
