@@ -27,6 +27,12 @@ void standin_kernel_run(standin_kernel *kernel, unsigned blocks, unsigned thread
 
 /* ---- for tests ---- */
 
+/* The real NVRTC (cuda_real_nvrtc.c): is it there? What it says about a source for an architecture ("--gpu-architecture=sm_80"), to be freed; NULL: it takes it. */
+bool standin_has_nvrtc(void);
+char *standin_nvrtc_log(const char *source, int n, const char *const *options, const char *architecture);
+/* Does it take what the stand-in took, for 8.0 and 9.0? Else the program ends, with what it says. folder: remembers those that it took. */
+void standin_ask_nvrtc(const char *folder, const char *source, int n, const char *const *options);
+
 /* The next call but n of a function, by its name, fails with this code. */
 void standin_fail(const char *function, int n, int code);
 /* To be asked at the begin of each of the stand-in's functions: 0, or the code to return. */
