@@ -237,6 +237,9 @@ static aj_status receive_checked(aji_message *m, MPI_Status *status) {
     if (result != AJ_OK)
         return result;
     m->count = m->envelope.count;
+    result = aji_mpi_ready(m->data->device);
+    if (result != AJ_OK)
+        return result;
     result =
         aji_mpi_check(m->ctx, m->op,
                       aji_mpi_irecv(comm, comm->checked->payload, aji_value_data(m->data), m->count, aji_mpi_type(m->meta.dtype),
