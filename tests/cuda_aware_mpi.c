@@ -3,7 +3,7 @@
 #include "mpi/counts.h"
 
 int aware_mpi_says;
-long aware_mpi_calls, aware_mpi_all_calls;
+long aware_mpi_calls, aware_mpi_pinned_calls;
 
 /* MPICH's question, which comes before Open MPI's. */
 int MPIX_GPU_query_support(int type, int *is_supported) {
@@ -48,6 +48,10 @@ static bool is_device(const void *at) {
     return at && at != MPI_IN_PLACE && standin_is_device_memory(at);
 }
 
+static bool is_pinned(const void *at) {
+    return !at || at == MPI_IN_PLACE || standin_is_pinned(at);
+}
+
 static bool is_predefined(MPI_Op op) {
     static const MPI_Op ops[] = {MPI_OP_NULL, MPI_SUM,  MPI_PROD, MPI_MAX, MPI_MIN, MPI_LAND,
                                  MPI_LOR,     MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR};
@@ -76,7 +80,7 @@ static bool opens(void) {
 /* The same for a call with numbers at `a` and `b`: has it device memory? */
 static bool opens_for(const char *call, const void *a, const void *b, MPI_Op op) {
     bool device = is_device(a) || is_device(b);
-    aware_mpi_all_calls++;
+    aware_mpi_pinned_calls += is_pinned(a) && is_pinned(b);
     aware_mpi_calls += device;
     if (device) {
         check(call, op);

@@ -8,8 +8,8 @@
 
 /* What the library says when it is asked whether it is CUDA-aware; 0 at the begin. */
 extern int aware_mpi_says;
-/* Calls that were given device memory so far, and those that were given numbers anywhere. */
-extern long aware_mpi_calls, aware_mpi_all_calls;
+/* Calls so far that were given device memory, and that were given nothing but pinned memory. */
+extern long aware_mpi_calls, aware_mpi_pinned_calls;
 /* Nonblocking calls with device memory that are not done. */
 int aware_mpi_pending(void);
 

@@ -91,6 +91,10 @@ bool standin_is_device_memory(const void *at) {
     return find(at, 0) != NULL;
 }
 
+bool standin_is_pinned(const void *at) {
+    return find(at, -1) != NULL;
+}
+
 /* ---- pools ---- */
 
 static CUresult in_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {

@@ -443,6 +443,126 @@ TRIALS(large_ones, {"allreduce", allreduce, SUM, LARGE, 'd', 'd', 'd', false},
        {"allreduce", allreduce, MAX, LARGE, 's', 'd', 'd', false}, {"gather", gather, 1, LARGE, 'd', 'd', 'd', false},
        {"exscan", exscan, SUM, LARGE, 'd', 'd', 'd', false})
 
+/* ---- the choice ---- */
+
+/* Is MPI given device memory, in a context of its own? environment NULL: not set. */
+static bool is_direct(const char *environment, int says, bool deactivated) {
+    if (environment)
+        setenv("ADJOIN_CUDA_AWARE", environment, 1);
+    else
+        unsetenv("ADJOIN_CUDA_AWARE");
+    aware_mpi_says = says;
+    open_world();
+    aware_mpi_says = !says; /* it is asked once */
+    gpu = standin(ctx);
+    if (deactivated)
+        CHECK_INT(aj_cuda_deactivate_aware_mpi(ctx), AJ_OK);
+    long before = aware_mpi_calls;
+    aj_tensor *x = aj_to_device(vector(ctx, 4, 3, rank_id), gpu);
+    aj_send(x, next(), 0, world);
+    aj_tensor *y = aj_recv(aj_to_device(vector(ctx, 4, 4, 0), gpu), left(), 0, world);
+    bool is = aware_mpi_calls > before;
+    double *wanted = numbers_of(AJ_F64, 3, left(), 4);
+    CHECK_VALUES(aj_to_device(y, aj_cpu(ctx)), 4, wanted, 0);
+    free(wanted);
+    close_world();
+    CHECK_INT(standin_left(), 0);
+    aware_mpi_says = 0;
+    return is;
+}
+
+static void choice(void) {
+    CHECK(!is_direct(NULL, 0, false));
+    CHECK(is_direct(NULL, 1, false));
+    CHECK(!is_direct("0", 1, false));
+    CHECK(is_direct("1", 0, false));
+    CHECK(is_direct("", 1, false));
+    CHECK(!is_direct("yes", 0, false));
+    CHECK(!is_direct(NULL, 1, true));
+    CHECK(!is_direct("1", 1, true));
+    CHECK_INT(aj_cuda_deactivate_aware_mpi(NULL), AJ_ERR_ARG);
+}
+
+static void ring_of_requests(aj_tensor *x, bool switches) {
+    aj_request *r = aj_irecv(aj_add(x, x), left(), 1, world), *s = aj_isend(x, next(), 1, world);
+    if (switches)
+        CHECK_INT(aj_cuda_deactivate_aware_mpi(ctx), AJ_OK);
+    double *wanted = numbers_of(AJ_F64, 3, left(), 5000);
+    CHECK_VALUES(aj_to_device(aj_wait(r), aj_cpu(ctx)), 5000, wanted, 0);
+    CHECK(aj_wait(s) != NULL);
+    free(wanted);
+}
+
+/* A message that began direct ends so; ranks need not agree. */
+static void switched_off(void) {
+    open_all(true);
+    aj_tensor *x = aj_to_device(vector(ctx, 5000, 3, rank_id), gpu);
+    ring_of_requests(x, rank_id % 2 == 0);
+    long before = aware_mpi_calls;
+    ring_of_requests(x, false);
+    CHECK_INT(aware_mpi_calls - before, rank_id % 2 ? 2 : 0);
+    double sum = 0;
+    for (int r = 0; r < rank_count; r++)
+        sum += number(3, r, 0);
+    CHECK_NEAR(aj_item(aj_slice(aj_allreduce(x, MPI_SUM, world), 0, 0, 1, 1)), sum, 0);
+    close_all();
+}
+
+/* Staged: what MPI reads and writes is pinned, and the device reads the result from there: no third block. */
+static void pinned(void) {
+    open_all(false);
+    aj_tensor *x = aj_to_device(vector(ctx, 5000, 3, rank_id), gpu);
+    CHECK_INT(aj_eval(x), AJ_OK);
+    CHECK_INT(aj_read(x, (double[5000]){0}, 5000 * sizeof(double)), AJ_OK);
+    long blocks = standin_calls("cuMemHostAlloc"), calls = aware_mpi_pinned_calls;
+    aj_tensor *y = aj_exscan(x, MPI_SUM, world);
+    CHECK(y != NULL);
+    CHECK_INT(aware_mpi_pinned_calls - calls, 1);
+    long used = standin_calls("cuMemHostAlloc") - blocks;
+    CHECK_MSG(used <= 2, "%ld blocks of pinned memory", used);
+    close_all();
+}
+
+/* A thread with a context of its own keeps it; one without is lent the device's. */
+static void contexts(void) {
+    open_all(true);
+    aji_cuda_api api = standin_api();
+    aj_tensor *x = aj_to_device(vector(ctx, 4, 3, rank_id), gpu);
+    CUcontext own, popped;
+    CHECK_INT(api.cuDevicePrimaryCtxRetain(&own, 1), CUDA_SUCCESS);
+    CHECK_INT(api.cuCtxPushCurrent(own), CUDA_SUCCESS);
+    CHECK(send_on(x, 0) != NULL);
+    CHECK_INT(api.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+    CHECK(popped == own);
+    CHECK(api.cuCtxGetCurrent(&popped) == CUDA_SUCCESS && !popped);
+    CHECK(send_on(x, 0) != NULL);
+    CHECK(api.cuCtxGetCurrent(&popped) == CUDA_SUCCESS && popped && popped != own);
+    CHECK_INT(api.cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
+    close_all();
+}
+
+/* The device refuses, on all ranks, before MPI is called: an error as any other. */
+static void refusals(void) {
+    static const char *const functions[] = {"cuStreamSynchronize", "cuCtxGetCurrent", "cuCtxSetCurrent"};
+    for (int i = 0; i < 3; i++) {
+        open_all(true);
+        aj_tensor *x = aj_to_device(vector(ctx, 4, 3, rank_id), gpu);
+        CHECK_INT(aj_eval(x), AJ_OK);
+        standin_fail(functions[i], 0, CUDA_ERROR_UNKNOWN);
+        CHECK(aj_exscan(x, MPI_SUM, world) == NULL);
+        CHECK_CONTAINS(aj_ctx_error(ctx), functions[i]);
+        CHECK_INT(aj_agree(world), AJ_ERR_DEVICE);
+        aj_ctx_clear_error(ctx);
+        double before = 0;
+        for (int r = 0; r < rank_id; r++)
+            before += number(3, r, 0);
+        aj_tensor *y = aj_exscan(x, MPI_SUM, world);
+        CHECK_NEAR(y ? aj_item(aj_slice(y, 0, 0, 1, 1)) : NAN, before, 0);
+        close_all();
+    }
+}
+
 RANK_MAIN({"reductions", reductions}, {"bcasts", bcasts}, {"extrema", extrema}, {"scans", scans}, {"user_defined", user_defined},
           {"joins", joins}, {"divisions", divisions}, {"alltoalls", alltoalls}, {"messages", messages},
-          {"open_requests", open_requests}, {"halos", halos}, {"large_ones", large_ones})
+          {"open_requests", open_requests}, {"halos", halos}, {"large_ones", large_ones}, {"choice", choice},
+          {"switched_off", switched_off}, {"pinned", pinned}, {"contexts", contexts}, {"refusals", refusals})
