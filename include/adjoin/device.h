@@ -25,10 +25,10 @@ AJ_API aj_device aj_test_device(aj_ctx *ctx);
  */
 AJ_API aj_device aj_cuda(aj_ctx *ctx, int index);
 /*
- * From now on communication of this context's tensors on GPUs goes through pinned host memory (staged), also where the MPI library is CUDA-aware. Without
- * this, MPI is given the addresses of device memory (direct) if the library says that it can take them, or the variable ADJOIN_CUDA_AWARE does, when the context's first communicator is
- * created; what is computed on the host between the messages, such as user-defined reductions, is staged always. Results are those of the MPI library, which may
- * reduce in another order on a device. Messages under way are finished as they began. Ranks may differ in it. Also without a GPU, without CUDA, and before MPI_Init: then it does nothing else.
+ * From now on communication of this context's tensors on GPUs goes through pinned host memory (staged). Without this, MPI is given the addresses of
+ * device memory (direct) if the MPI library says that it is CUDA-aware, or ADJOIN_CUDA_AWARE does, when the context's first communicator is created; what
+ * is computed on the host between messages, such as user-defined reductions, is staged always. Messages under way end as they began. Ranks may differ in
+ * it. Without a GPU, or without CUDA, it changes nothing.
  * Errors: AJ_ERR_ARG (NULL). Collective: no. Differentiable: -. Threads: one per context. Since: 0.1.
  */
 AJ_API aj_status aj_cuda_deactivate_aware_mpi(aj_ctx *ctx);
