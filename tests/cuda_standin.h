@@ -39,6 +39,10 @@ void standin_fail(const char *function, int n, int code);
 int standin_failure(const char *function);
 /* Numbers of calls of a function, by its name, so far. */
 long standin_calls(const char *function);
+/* Does an address lie in a live allocation of a device, or of pinned memory? Is there no work in any stream? */
+bool standin_is_device_memory(const void *at);
+bool standin_is_pinned(const void *at);
+bool standin_is_idle(void);
 /* What is still allocated: device bytes, pinned bytes, streams, events, modules. All 0 when a context is gone. */
 long standin_left(void);
 

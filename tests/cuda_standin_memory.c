@@ -87,6 +87,14 @@ void standin_memory_close(int device) {
     protect(device, PROT_NONE);
 }
 
+bool standin_is_device_memory(const void *at) {
+    return find(at, 0) != NULL;
+}
+
+bool standin_is_pinned(const void *at) {
+    return find(at, -1) != NULL;
+}
+
 /* ---- pools ---- */
 
 static CUresult in_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {

@@ -26,6 +26,8 @@
     X(cuDevicePrimaryCtxRelease)                                                                                                 \
     X(cuCtxPushCurrent)                                                                                                          \
     X(cuCtxPopCurrent)                                                                                                           \
+    X(cuCtxGetCurrent)                                                                                                           \
+    X(cuCtxSetCurrent)                                                                                                           \
     X(cuStreamCreate)                                                                                                            \
     X(cuStreamDestroy)                                                                                                           \
     X(cuStreamSynchronize)                                                                                                       \

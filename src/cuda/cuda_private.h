@@ -10,6 +10,7 @@
 
 typedef struct aji_cuda_kernels aji_cuda_kernels; /* compile.c: compiled ones, by their source */
 typedef struct aji_cuda_pinned aji_cuda_pinned;   /* pinned.c: cached blocks of pinned host memory */
+typedef struct aji_cuda_staged aji_cuda_staged;
 
 typedef struct aji_cuda {
     struct aji_device device; /* first */
@@ -25,6 +26,8 @@ typedef struct aji_cuda {
     CUmemoryPool pool;
     int64_t live, peak; /* bytes of the pool */
     aji_cuda_pinned *pinned;
+    aji_cuda_staged *staged; /* memory.c: live host storages on pinned memory */
+    bool lent;               /* to the thread that calls MPI: its context is current there between calls */
     aji_cuda_kernels *kernels;
     cublasHandle_t cublas;       /* matmul.c; NULL: not asked for yet */
     cusolverDnHandle_t cusolver; /* factors.c */
@@ -74,6 +77,8 @@ aj_status aji_cuda_upload(aj_device device, void *device_memory, const void *hos
 aj_status aji_cuda_download(aj_device device, void *host, const void *device_memory, size_t bytes);
 aji_storage *aji_cuda_staging(aj_device device, size_t bytes);
 aj_status aji_cuda_wait(aj_device device);
+aj_status aji_cuda_ready_for_mpi(aj_device device);
+void aji_cuda_take_from_mpi(aji_cuda *d); /* before the device goes */
 
 /* ---- pinned host memory (pinned.c), which the device reads and writes by itself: back in the cache once the stream has passed what was
  * enqueued before the release. Between enter and leave. ---- */

@@ -203,6 +203,17 @@ bool aji_ctx_checked(const aj_ctx *ctx) {
     return ctx->opts.checked;
 }
 
+bool aji_ctx_stages_mpi(const aj_ctx *ctx) {
+    return ctx->stages_mpi;
+}
+
+aj_status aj_cuda_deactivate_aware_mpi(aj_ctx *ctx) {
+    if (!ctx)
+        return AJ_ERR_ARG;
+    ctx->stages_mpi = true;
+    return AJ_OK;
+}
+
 const char *aji_ctx_operation(const aj_ctx *ctx) {
     return ctx->operation ? ctx->operation : "adjoin";
 }

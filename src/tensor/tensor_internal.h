@@ -119,6 +119,8 @@ bool aji_value_exclusive(const aji_value *v);
 bool aji_value_is_borrowed(const aji_value *v); /* on user memory that may be given back at any time */
 /* A contiguous copy on a device, or v itself, retained, if it is there and contiguous. */
 aji_value *aji_value_on(aji_value *v, aj_device device);
+/* In host memory, contents undefined, for numbers that come from a device or go there (its `staging`). */
+aji_value *aji_value_staged(aj_device device, const aji_meta *meta);
 /* First element's address. Only for device code, and for host code when the device is the CPU (aji_is_host). */
 void *aji_value_data(const aji_value *v);
 bool aji_is_host(aj_device device);
@@ -192,6 +194,7 @@ void aji_ctx_replace_error(aj_ctx *ctx, aj_status status, const char *format, ..
 /* More to say of the context's error: a text behind its first line. */
 void aji_ctx_amend_error(aj_ctx *ctx, const char *more);
 bool aji_ctx_checked(const aj_ctx *ctx);
+bool aji_ctx_stages_mpi(const aj_ctx *ctx);     /* aj_cuda_deactivate_aware_mpi */
 int64_t aji_ctx_error_epoch(const aj_ctx *ctx); /* counts clear_error calls: tells one error episode from the next */
 aj_scope *aji_ctx_scope(const aj_ctx *ctx);     /* the innermost open scope */
 aj_scope *aji_scope_parent(const aj_scope *scope);
@@ -277,10 +280,10 @@ const char *aji_step_name(aji_opcode opcode);
 typedef enum aji_reduction { AJI_SUM, AJI_PROD, AJI_MAX, AJI_MIN } aji_reduction;
 
 typedef struct aji_device_table {
-    bool mpi_reads;                                 /* a CUDA-aware MPI can be given its addresses */
     void *(*alloc)(aj_device device, size_t bytes); /* NULL raised */
     void (*free)(aj_device device, void *memory, size_t bytes);
-    /* Host memory may be freed or changed once these return; it is what all earlier work on device_memory left, or was given. */
+    /* Host memory may be freed or changed once these return (what `staging` made and upload reads: freed, but changed only after `wait`); it is what all earlier work
+     * on device_memory left, or was given. */
     aj_status (*upload)(aj_device device, void *device_memory, const void *host, size_t bytes);
     aj_status (*download)(aj_device device, void *host, const void *device_memory, size_t bytes);
     /* A storage in host memory that upload and download are fast with; NULL raised. Empty: any host memory will do. */
@@ -312,7 +315,9 @@ typedef struct aji_device_table {
     aj_status (*logdet)(aj_ctx *ctx, const aji_value *a,
                         const aji_value *out); /* log |det a|, out[...] without the last two axes */
     aj_status (*wait)(aj_device device);       /* all earlier work has finished */
-    void (*destroy)(aj_device device);         /* of a device that aji_ctx_add_device was given: with its context */
+    /* The same, and an MPI library that knows such devices can be given its addresses until the device is destroyed. Empty: it cannot. */
+    aj_status (*ready_for_mpi)(aj_device device);
+    void (*destroy)(aj_device device); /* of a device that aji_ctx_add_device was given: with its context */
 } aji_device_table;
 
 #define AJI_DEVICE_NAME 16

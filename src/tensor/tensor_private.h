@@ -91,8 +91,9 @@ struct aj_ctx {
     aj_ctx_opts opts;
     aji_pool pool;
     int64_t stat[AJ_STAT_DEVICE_PEAK_BYTES + 1];
-    int64_t visits; /* traversals of pending values so far */
-    bool fuse;      /* elementwise work is left pending, and evaluated together */
+    int64_t visits;  /* traversals of pending values so far */
+    bool fuse;       /* elementwise work is left pending, and evaluated together */
+    bool stages_mpi; /* MPI is not given device memory */
     struct aji_device cpu, test;
     const struct aji_device *devices; /* those that were added */
     aj_scope root, *scope;

@@ -144,6 +144,10 @@ static aji_value *begin_value(aji_value *v, aji_storage *storage, const aji_meta
     return v;
 }
 
+static size_t value_bytes(const aji_meta *meta) {
+    return (size_t)aji_meta_numel(meta) * aj_dtype_size(meta->dtype);
+}
+
 aji_value *aji_value_over(aji_storage *storage, const aji_meta *meta) {
     if (!storage)
         return NULL;
@@ -156,7 +160,7 @@ aji_value *aji_value_over(aji_storage *storage, const aji_meta *meta) {
 }
 
 aji_value *aji_value_new(aj_ctx *ctx, aj_device device, const aji_meta *meta) {
-    size_t bytes = (size_t)aji_meta_numel(meta) * aj_dtype_size(meta->dtype);
+    size_t bytes = value_bytes(meta);
     if (!is_little(device, bytes))
         return aji_value_over(aji_storage_new(ctx, device, bytes), meta);
     little *l = little_new(ctx, device, bytes);
@@ -323,6 +327,12 @@ double aji_decode(aj_dtype dtype, const void *data) {
     return NAN;
 }
 
+aji_value *aji_value_staged(aj_device device, const aji_meta *meta) {
+    if (!device->table->staging)
+        return aji_value_new(device->ctx, aj_cpu(device->ctx), meta);
+    return aji_value_over(device->table->staging(device, value_bytes(meta)), meta);
+}
+
 aji_value *aji_value_on(aji_value *v, aj_device device) {
     if (aji_value_evaluate(v) != AJ_OK)
         return NULL;
@@ -335,10 +345,8 @@ aji_value *aji_value_on(aji_value *v, aj_device device) {
         aji_value_release(from);
         return there;
     }
-    size_t bytes = (size_t)aji_meta_numel(&v->meta) * aj_dtype_size(v->meta.dtype);
-    bool staged = aji_is_host(device) && from->device->table->staging;
-    aji_storage *storage = staged ? from->device->table->staging(from->device, bytes) : aji_storage_new(v->ctx, device, bytes);
-    aji_value *to = aji_value_over(storage, &v->meta);
+    size_t bytes = value_bytes(&v->meta);
+    aji_value *to = aji_is_host(device) ? aji_value_staged(from->device, &v->meta) : aji_value_new(v->ctx, device, &v->meta);
     aj_status status = AJ_OK;
     if (to && aji_is_host(from->device))
         status = device->table->upload(device, aji_value_data(to), aji_value_data(from), bytes);
