@@ -183,7 +183,7 @@ static aj_tensor *run_maxloc(const plan *p, aj_tensor *const *x) {
 
 /* The largest number is the smallest one of the negated ones; u8 has none. */
 static aj_tensor *run_minloc(const plan *p, aj_tensor *const *x) {
-    aj_tensor *value = NULL, *rank = NULL, *top = aj_full(ctx, p->dtype, AJ_SHAPE0, 100);
+    aj_tensor *value = NULL, *rank = NULL, *top = placed(aj_full(ctx, p->dtype, AJ_SHAPE0, 100));
     CHECK_INT(aj_minloc(aj_sub(top, x[0]), on, &value, &rank), AJ_OK);
     return aj_sub(top, value);
 }
