@@ -1,7 +1,7 @@
 /*
- * Running tests without Criterion. A parent starts this program once more, which runs one test after the other and tells of each that passed; where it ends
- * before, the test under way has failed, and the next one begins in a new process. The parent itself does nothing else: a process that has used a GPU must not
- * fork.
+ * Running tests without Criterion. Each of several workers starts this program once more, which runs the worker's tests one after the other and tells of each
+ * that passed; where it ends before, the test under way has failed, and the next one begins in a new process. Workers do nothing else: a process that has used
+ * a GPU can only fork to execute something.
  */
 #include "criterion/criterion.h"
 
@@ -15,13 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_TESTS = 1024, SECONDS = 900 }; /* of one test */
+enum { MAX_TESTS = 1024, SECONDS = 900 /* of one test */, MAX_WORKERS = 8 };
 
 static plain_suite *suites;
 static plain_test *all, **end = &all;
 static char **arguments;
 static const char *filter;
-static const plain_test *chosen[MAX_TESTS];
+static const plain_test *chosen[MAX_TESTS]; /* of this worker */
 
 void plain_add_suite(plain_suite *suite) {
     suite->next = suites;
@@ -51,12 +51,14 @@ static const char *name_of(const plain_test *test, char name[256]) {
     return name;
 }
 
-static int choose(void) {
-    int n = 0;
+/* Every test that fits whose number is worker's, modulo workers. */
+static int choose(int worker, int workers) {
+    int n = 0, number = 0;
     char name[256];
     for (const plain_test *test = all; test; test = test->next)
-        if (n < MAX_TESTS && (!filter || fnmatch(filter, name_of(test, name), FNM_EXTMATCH) == 0))
-            chosen[n++] = test;
+        if (!filter || fnmatch(filter, name_of(test, name), FNM_EXTMATCH) == 0)
+            if (number++ % workers == worker && n < MAX_TESTS)
+                chosen[n++] = test;
     return n;
 }
 
@@ -112,11 +114,11 @@ static void run_from(int first, int n, int pipe_end) {
     }
 }
 
-/* ---- in the parent ---- */
+/* ---- in a worker ---- */
 
-static void become_runner(int first, const int ends[2]) {
+static void become_runner(int first, int worker, int workers, const int ends[2]) {
     char text[64];
-    snprintf(text, sizeof text, "%d %d", first, ends[1]);
+    snprintf(text, sizeof text, "%d %d %d %d", first, worker, workers, ends[1]);
     setenv("PLAIN_TESTS_FROM", text, 1);
     close(ends[0]);
     execv("/proc/self/exe", arguments);
@@ -138,7 +140,7 @@ static void print_failure(const char *name, int status) {
 }
 
 /* Start a process with test number `first`, and return the number of those that passed in a row; *status is the process' own. */
-static int run_in_a_row(int first, int *status) {
+static int run_in_a_row(int first, int worker, int workers, int *status) {
     int ends[2], done = first;
     char byte, name[256];
     if (pipe(ends) != 0)
@@ -146,7 +148,7 @@ static int run_in_a_row(int first, int *status) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0)
-        become_runner(first, ends);
+        become_runner(first, worker, workers, ends);
     if (child < 0)
         abort();
     close(ends[1]);
@@ -164,32 +166,75 @@ static int run_in_a_row(int first, int *status) {
     return done - first;
 }
 
-static bool run_all(int n) {
-    int passed = 0, failed = 0, crashed = 0, status = 0;
+typedef struct counts {
+    int tests, passed, crashed;
+} counts;
+
+static counts work(int worker, int workers) {
+    int n = choose(worker, workers), status = 0;
+    counts c = {.tests = n};
     char name[256];
     for (int next = 0; next < n; next++) {
-        int in_a_row = run_in_a_row(next, &status);
-        passed += in_a_row;
+        int in_a_row = run_in_a_row(next, worker, workers, &status);
+        c.passed += in_a_row;
         next += in_a_row;
         if (next == n && status == 0)
             break;
         if (next == n)
-            passed--; /* the end of the process is the last test's matter */
+            c.passed--; /* the end of the process is the last test's matter */
         print_failure(name_of(chosen[next < n ? next : n - 1], name), status);
-        failed++;
-        crashed += WIFSIGNALED(status);
+        fflush(stdout);
+        c.crashed += WIFSIGNALED(status);
     }
-    printf("[====] Synthesis: Tested: %d | Passing: %d | Failing: %d | Crashing: %d\n", n, passed, failed, crashed);
+    return c;
+}
+
+/* ---- in the parent ---- */
+
+static int start_worker(int worker, int workers) {
+    int ends[2];
+    if (pipe(ends) != 0)
+        abort();
+    fflush(NULL);
+    pid_t child = fork();
+    if (child < 0)
+        abort();
+    if (child == 0) {
+        close(ends[0]);
+        counts c = work(worker, workers);
+        _exit(write(ends[1], &c, sizeof c) != sizeof c);
+    }
+    close(ends[1]);
+    return ends[0];
+}
+
+static bool run_all(void) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int workers = cores < 1 ? 1 : cores > MAX_WORKERS ? MAX_WORKERS : (int)cores, ends[MAX_WORKERS];
+    counts total = {.tests = choose(0, 1)}, one;
+    for (int i = 0; i < workers; i++)
+        ends[i] = start_worker(i, workers);
+    for (int i = 0; i < workers; i++) {
+        if (read(ends[i], &one, sizeof one) == sizeof one) {
+            total.passed += one.passed;
+            total.crashed += one.crashed;
+        }
+        close(ends[i]);
+        wait(NULL);
+    }
+    printf("[====] Synthesis: Tested: %d | Passing: %d | Failing: %d | Crashing: %d\n", total.tests, total.passed,
+           total.tests - total.passed, total.crashed);
     fflush(stdout);
-    return failed == 0 && passed == n;
+    return total.passed == total.tests;
 }
 
 bool criterion_run_all_tests(struct criterion_test_set *tests) {
-    int n = tests->n = choose(), first, pipe_end;
+    int first, worker, workers, pipe_end;
     const char *from = getenv("PLAIN_TESTS_FROM");
-    if (!from || sscanf(from, "%d %d", &first, &pipe_end) != 2)
-        return run_all(n);
-    run_from(first, n, pipe_end);
+    if (!from || sscanf(from, "%d %d %d %d", &first, &worker, &workers, &pipe_end) != 4)
+        return run_all();
+    tests->n = choose(worker, workers);
+    run_from(first, tests->n, pipe_end);
     return true;
 }
 
