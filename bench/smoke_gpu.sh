@@ -3,6 +3,7 @@
 # time is judged, and none means anything there.
 set -u
 bench=$1
+standin=$(readlink -f "$2")
 mpiexec=${MPIEXEC:-mpiexec}
 export HWLOC_PLUGINS_PATH=/nonexistent OPENBLAS_NUM_THREADS=1
 folder=$(mktemp -d)
@@ -26,7 +27,7 @@ if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
 fi
 
 for name in libcuda.so.1 libnvrtc.so.13 libcublas.so.13; do
-    ln -s "$2" "$folder/$name"
+    ln -s "$standin" "$folder/$name"
 done
 export LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
