@@ -1,6 +1,6 @@
 /*
  * A benchmark is a pair of functions that do the same work, forward and backward: one by hand, with MPI, CBLAS and plain loops, one with the library.
- * measure.c runs them in turns, after it has seen that both come to the same numbers. This is what the files of the cases include; the rest of the
+ * measure.c runs them in turns, after it has seen that both come to the same numbers. Cases on a GPU are in gpu_cases.c. This is what the files of the cases include; the rest of the
  * program is in measure.h, options.h and progress.h.
  */
 #ifndef BENCH_H
@@ -19,6 +19,8 @@ typedef struct bench {
     int rank, size, n;
     bench_results *results;
     void *state; /* of a case that has more than these */
+    /* Of a case on a device, from its setup: until the device has done all work. */
+    void (*wait)(struct bench *b);
     /* From bench_arrays, for cases y = f(x). By hand: input, gradient of the output, output, gradient of the input, room. */
     const double *x, *seed;
     double *y, *gx, *work;

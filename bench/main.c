@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "device.h"
 #include "measure.h"
 #include "options.h"
 
@@ -55,7 +56,7 @@ static bool run_case(const bench_case *c, int n, const bench_options *o) {
 static bool run_cases(const bench_options *o, int rank) {
     if (!o->json && !o->repeat && rank == 0)
         printf("%-24s %4s %10s %12s %12s %10s %14s\n", "case", "np", "n", "raw us", "adjoin us", "ratio", "peak bytes");
-    for (const bench_case *const *c = cases; *c; c++) {
+    for (const bench_case *const *c = o->cases; *c; c++) {
         if (!bench_selected(*c, o->name))
             continue;
         if (!o->sizes && !run_case(*c, (*c)->n, o))
@@ -67,20 +68,31 @@ static bool run_cases(const bench_options *o, int rank) {
     return true;
 }
 
+/* Exit status 77 where --device asks for what is not there. */
+static int run(const bench_options *o, int rank) {
+    char why[512];
+    if (o->cuda && bench_cuda_missing(why, sizeof why)) {
+        if (rank == 0)
+            fprintf(stderr, "adjoin-bench: --device cuda: no GPU: %s\n", why);
+        return 77;
+    }
+    return run_cases(o, rank) ? 0 : 1;
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     int rank, status = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     bench_options options;
-    if (!bench_parse(&options, argc, argv, cases)) {
+    if (!bench_parse(&options, argc, argv, cases, bench_cuda_cases)) {
         status = 2;
         if (rank == 0)
             fprintf(stderr, "adjoin-bench: %s; see adjoin-bench --help\n", options.error);
     } else if (options.help) {
         if (rank == 0)
-            bench_help(stdout, cases);
+            bench_help(stdout, &options);
     } else {
-        status = run_cases(&options, rank) ? 0 : 1;
+        status = run(&options, rank);
     }
     MPI_Finalize();
     return status;

@@ -22,12 +22,19 @@ static void meet(const bench *b) {
         MPI_Test(&request, &done, MPI_STATUS_IGNORE);
 }
 
+static void wait_for_device(bench *b) {
+    if (b->wait)
+        b->wait(b);
+}
+
 /* Seconds that `count` runs took on the slowest rank. */
 static double time_runs(bench *b, bench_side *run, int count) {
+    wait_for_device(b);
     meet(b);
     double begin = MPI_Wtime();
     for (int i = 0; i < count; i++)
         run(b);
+    wait_for_device(b);
     double mine = MPI_Wtime() - begin, slowest;
     MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, b->mpi);
     return slowest;
@@ -109,7 +116,7 @@ static bool measure(bench *b, const bench_plan *p) {
     double *times = calloc(2 * (size_t)p->samples, sizeof *times), *raw = times, *adjoin = times + p->samples;
     bool good = !any_rank(b, !times) && sample(b, p->c, p->samples, raw, adjoin);
     if (good) {
-        int64_t peak = aj_ctx_stat(b->ctx, AJ_STAT_PEAK_BYTES);
+        int64_t peak = aj_ctx_stat(b->ctx, b->wait ? AJ_STAT_DEVICE_PEAK_BYTES : AJ_STAT_PEAK_BYTES);
         *p->figures = (bench_figures){.raw_us = 1e6 * median(raw, p->samples), .adjoin_us = 1e6 * median(adjoin, p->samples)};
         MPI_Allreduce(&peak, &p->figures->peak_bytes, 1, MPI_INT64_T, MPI_MAX, b->mpi);
     }

@@ -13,14 +13,15 @@ bool bench_selected(const bench_case *c, const char *name) {
     return !name || (length && strncmp(c->name, name, length) == 0 && (c->name[length] == 0 || c->name[length] == '-'));
 }
 
-void bench_help(FILE *to, const bench_case *const *cases) {
-    fputs("Usage: mpiexec -n RANKS adjoin-bench [--case NAME] [--n N,N,...] [--samples N] [--json]\n"
-          "       mpiexec -n RANKS adjoin-bench [--case NAME] [--n N,N,...] --repeat N\n"
+void bench_help(FILE *to, const bench_options *o) {
+    fputs("Usage: mpiexec -n RANKS adjoin-bench [--device cuda] [--case NAME] [--n N,N,...] [--samples N] [--json]\n"
+          "       mpiexec -n RANKS adjoin-bench [--device cuda] [--case NAME] [--n N,N,...] --repeat N\n"
           "\n"
           "Times the library next to the same work by hand (raw MPI, CBLAS, plain loops with their adjoints), in turns, in the\n"
           "same run. Prints medians in microseconds; the ratio is adjoin / raw: below 1 the library is the faster one.\n"
           "peak_bytes: the most memory that tensors took, on any rank.\n"
           "\n"
+          "  --device D   cuda: cases on a GPU, beside copies of its memory and cuBLAS; with --help it lists them (cpu)\n"
           "  --case NAME  one case, with its variants, instead of all\n"
           "  --n N,N,...  the size, instead of each case's own\n"
           "  --samples N  how often each side is timed (11)\n"
@@ -30,9 +31,9 @@ void bench_help(FILE *to, const bench_case *const *cases) {
           "\n"
           "Cases:\n",
           to);
-    for (; *cases; cases++)
+    for (const bench_case *const *cases = o->cases; *cases; cases++)
         fprintf(to, "  %-24s %s (n = %d)\n", (*cases)->name, (*cases)->what, (*cases)->n);
-    fputs("\nExit status: 0 well; 1 the two sides disagree, or something failed; 2 bad options.\n", to);
+    fputs("\nExit status: 0 well; 1 the two sides disagree, or something failed; 2 bad options; 77 there is no GPU.\n", to);
 }
 
 /* Read one number off the text; 0 if there is none in range. */
@@ -61,11 +62,11 @@ static bool read_count(bench_options *o, const char *option, const char *text, i
            refuse(o, "%s: '%.200s'; expected a whole number from 1 to %d", option, text, MAX_N);
 }
 
-static bool check_name(bench_options *o, const bench_case *const *cases) {
-    for (; *cases; cases++)
+static bool check_name(bench_options *o) {
+    for (const bench_case *const *cases = o->cases; *cases; cases++)
         if (bench_selected(*cases, o->name))
             return true;
-    return refuse(o, "--case: '%.200s' is not one of the cases", o->name);
+    return !o->name || !*o->cases || refuse(o, "--case: '%.200s' is not one of the cases", o->name);
 }
 
 static bool check_sizes(bench_options *o) {
@@ -79,8 +80,15 @@ static bool check_sizes(bench_options *o) {
     return true;
 }
 
+static bool read_device(bench_options *o, const char *text) {
+    o->cuda = strcmp(text, "cuda") == 0;
+    return o->cuda || strcmp(text, "cpu") == 0 || refuse(o, "--device: '%.200s'; expected cpu or cuda", text);
+}
+
 static bool take(bench_options *o, int option, char **argv) {
     switch (option) {
+    case 'd':
+        return read_device(o, optarg);
     case 'c':
         o->name = optarg;
         return true;
@@ -102,20 +110,18 @@ static bool take(bench_options *o, int option, char **argv) {
     }
 }
 
-bool bench_parse(bench_options *o, int argc, char **argv, const bench_case *const *cases) {
-    static const struct option known[] = {{"case", required_argument, NULL, 'c'},
-                                          {"n", required_argument, NULL, 'n'},
-                                          {"samples", required_argument, NULL, 's'},
-                                          {"repeat", required_argument, NULL, 'r'},
-                                          {"json", no_argument, NULL, 'j'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
-    *o = (bench_options){.samples = SAMPLES};
+bool bench_parse(bench_options *o, int argc, char **argv, const bench_case *const *cases, const bench_case *const *cuda_cases) {
+    static const struct option known[] = {{"device", required_argument, NULL, 'd'}, {"case", required_argument, NULL, 'c'},
+                                          {"n", required_argument, NULL, 'n'},      {"samples", required_argument, NULL, 's'},
+                                          {"repeat", required_argument, NULL, 'r'}, {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    *o = (bench_options){.samples = SAMPLES, .cases = cases};
     opterr = 0;
     for (int option; (option = getopt_long_only(argc, argv, ":", known, NULL)) != -1;)
         if (!take(o, option, argv))
             return false;
+    o->cases = o->cuda ? cuda_cases : cases;
     if (optind < argc)
         return refuse(o, "'%.200s' where an option was expected", argv[optind]);
-    return check_name(o, cases) && check_sizes(o);
+    return check_name(o) && check_sizes(o);
 }

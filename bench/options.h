@@ -10,13 +10,14 @@ typedef struct bench_options {
     const char *name;  /* NULL: all cases */
     const char *sizes; /* NULL: each case's own */
     int samples, repeat;
-    bool json, help;
+    bool json, help, cuda;
+    const bench_case *const *cases; /* those of the device; ends with NULL */
     char error[512];
 } bench_options;
 
-/* False with o->error if something is wrong. cases ends with NULL. */
-bool bench_parse(bench_options *o, int argc, char **argv, const bench_case *const *cases);
-void bench_help(FILE *to, const bench_case *const *cases);
+/* False with o->error if something is wrong. Lists of cases end with NULL. */
+bool bench_parse(bench_options *o, int argc, char **argv, const bench_case *const *cases, const bench_case *const *cuda_cases);
+void bench_help(FILE *to, const bench_options *o);
 bool bench_selected(const bench_case *c, const char *name);
 
 /* Read a number off a list that bench_parse has seen. */

@@ -137,6 +137,8 @@ static bool build(nvrtcProgram p, const char *folder, uint64_t h) {
     return status == 0 && rename(library, p->path) == 0;
 }
 
+void (*standin_compiled)(const char *folder, const char *source, int n, const char *const *options);
+
 static nvrtcResult in_nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options) {
     BEGIN_NVRTC(nvrtcCompileProgram);
     char folder[PATH];
@@ -151,7 +153,8 @@ static nvrtcResult in_nvrtcCompileProgram(nvrtcProgram p, int n, const char *con
     find_folder(folder);
     snprintf(p->path, sizeof(p->path), "%s/%016" PRIx64 ".so", folder, h);
     if (access(p->path, R_OK) == 0 || build(p, folder, h)) {
-        standin_ask_nvrtc(folder, p->source, n, options);
+        if (standin_compiled)
+            standin_compiled(folder, p->source, n, options);
         return NVRTC_SUCCESS;
     }
     p->path[0] = 0;

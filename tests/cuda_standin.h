@@ -30,8 +30,9 @@ void standin_kernel_run(standin_kernel *kernel, unsigned blocks, unsigned thread
 /* The real NVRTC (cuda_real_nvrtc.c): is it there? What it says about a source for an architecture ("--gpu-architecture=sm_80"), to be freed; NULL: it takes it. */
 bool standin_has_nvrtc(void);
 char *standin_nvrtc_log(const char *source, int n, const char *const *options, const char *architecture);
-/* Does it take what the stand-in took, for 8.0 and 9.0? Else the program ends, with what it says. folder: remembers those that it took. */
-void standin_ask_nvrtc(const char *folder, const char *source, int n, const char *const *options);
+/* Called with what the stand-in compiled; NULL: nothing is. In programs that have cuda_real_nvrtc.c: does the real one take it, for 8.0 and 9.0? Else the
+ * program ends, with what it says. folder: remembers those that it took. */
+extern void (*standin_compiled)(const char *folder, const char *source, int n, const char *const *options);
 
 /* The next call but n of a function, by its name, fails with this code. */
 void standin_fail(const char *function, int n, int code);

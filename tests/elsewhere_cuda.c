@@ -1,20 +1,15 @@
 /*
- * The operations on CUDA: on a stand-in, or with ADJOIN_TEST_GPU=1 on the first GPU; without one the program is skipped. And the table of what has no
- * kernel, as docs/cuda.md prints it.
+ * The operations on CUDA: on a stand-in, or with ADJOIN_TEST_GPU=1 on the first GPU; without one the program is skipped (gpu_main.c). And the table of what
+ * has no kernel, as docs/cuda.md prints it.
  */
 #include "cuda_standin.h"
 #include "elsewhere.h"
+#include "gpu.h"
 #include "serial.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static bool on_gpu(void) {
-    const char *text = getenv("ADJOIN_TEST_GPU");
-    return text && strcmp(text, "1") == 0;
-}
 
 aj_device elsewhere(aj_ctx *ctx) {
     if (on_gpu())
@@ -142,25 +137,4 @@ Test(cuda_table, says_what_has_no_kernel) {
     find_missing(found, sizeof found);
     read_page(written, sizeof written);
     cr_assert(*found && strcmp(found, written) == 0, "without a kernel are\n%sdocs/cuda.md says\n%s", found, written);
-}
-
-/* ---- no GPU: skipped as a whole ---- */
-
-int main(int argc, char **argv) {
-    aj_ctx *ctx;
-    if (on_gpu() && aj_ctx_create(&ctx, NULL) == AJ_OK) {
-        aj_device device = aj_cuda(ctx, 0);
-        char why[512];
-        snprintf(why, sizeof why, "%s", aj_ctx_error(ctx));
-        aj_ctx_clear_error(ctx);
-        (void)aj_ctx_destroy(&ctx);
-        if (!device) {
-            printf("[SKIP] the operations on a GPU: %s\n", why);
-            return 77;
-        }
-    }
-    struct criterion_test_set *tests = criterion_initialize();
-    int status = criterion_handle_args(argc, argv, true) ? !criterion_run_all_tests(tests) : 0;
-    criterion_finalize(tests);
-    return status;
 }

@@ -65,6 +65,21 @@ static inline void close_world(void) {
     close_ctx(&ctx);
 }
 
+/* ---- where tensors live: on the host, or, of a program compiled for it, on another device, of a file that is linked with it ---- */
+
+#ifdef RANKS_ELSEWHERE
+#include "elsewhere.h"
+enum { RUN_SECONDS = 600 }; /* kernels are compiled in between */
+static inline aj_tensor *placed(aj_tensor *t) {
+    return t ? aj_to_device(t, elsewhere(aj_tensor_ctx(t))) : NULL;
+}
+#else
+enum { RUN_SECONDS = 30 };
+static inline aj_tensor *placed(aj_tensor *t) {
+    return t;
+}
+#endif
+
 /* ---- numbers ---- */
 
 /* The same made to fit a dtype: whole numbers, in u8 so small that the sum over ranks does not wrap around. */
@@ -77,7 +92,7 @@ static inline double number_in(aj_dtype dtype, uint64_t seed, int rank, int64_t 
 
 /* A tensor of the given doubles. */
 static inline aj_tensor *tensor_of(aj_ctx *c, aj_dtype dtype, int ndim, const int64_t *shape, const double *x) {
-    aj_tensor *t = aj_from_data(c, AJ_F64, ndim, shape, x);
+    aj_tensor *t = placed(aj_from_data(c, AJ_F64, ndim, shape, x));
     return dtype == AJ_F64 ? t : aj_cast(t, dtype);
 }
 
@@ -174,11 +189,11 @@ static inline void on_alarm(int number_of_signal) {
     _exit(2);
 }
 
-/* End the program, with this number on stderr, if watch_no_more is not called within half a minute. */
+/* End the program, with this number on stderr, if watch_no_more is not called in time. */
 static inline void watch(uint64_t number_of_run) {
     watched = (sig_atomic_t)number_of_run;
     signal(SIGALRM, on_alarm);
-    alarm(30);
+    alarm(RUN_SECONDS);
 }
 
 static inline void watch_no_more(void) {

@@ -195,7 +195,8 @@ static inline int sendrecv_sources(const plan *p, int rank, const int64_t *at, s
 static inline aj_tensor *run_sendrecv(const plan *p, aj_tensor *const *x) {
     int left = left_of(me, rank_count);
     extents e = sendrecv_output(p, me);
-    return aj_sendrecv(x[0], right_of(me, rank_count), 40 + me, aj_zeros(ctx, p->dtype, e.ndim, e.n), left, 40 + left, on);
+    return aj_sendrecv(x[0], right_of(me, rank_count), 40 + me, placed(aj_zeros(ctx, p->dtype, e.ndim, e.n)), left, 40 + left,
+                       on);
 }
 
 static const row row_gather = {"gather", ROOTED | ALONG_AXIS, part, NULL, gather_output, concatenation, run_gather};

@@ -127,9 +127,13 @@ static double objective(const problem *p, const point *at, bool *coarse) {
 /* Where parameters are made: NULL: on the host. */
 static aj_device home;
 
+static aj_tensor *input_at_home(const problem *p, int k, aj_dtype dtype, const double *x) {
+    return aj_to_device(input(p, k, dtype, x), home ? home : aj_cpu(context));
+}
+
 static void make_params(const problem *p, const point *at, aj_dtype dtype, aj_tensor **params) {
     for (int k = 0; k < p->n; k++)
-        cr_assert(params[k] = aj_param(aj_to_device(input(p, k, dtype, at->x[k]), home ? home : aj_cpu(context))));
+        cr_assert(params[k] = aj_param(input_at_home(p, k, dtype, at->x[k])));
 }
 
 static point take_gradients(const problem *p, aj_tensor **params) {
@@ -301,7 +305,7 @@ static void check_public(const problem *p) {
     bool coarse;
     objective(p, &at, &coarse);
     for (int k = 0; k < p->n; k++)
-        x[k] = input(p, k, AJ_F64, at.x[k]);
+        x[k] = input_at_home(p, k, AJ_F64, at.x[k]);
     aj_check result = {.size = sizeof result, .tolerance = coarse ? 1e-3 : 0, .step = coarse ? 5e-3 : 0};
     void *user = (void *)(uintptr_t)p;
     expect_ok(aj_gradcheck(context, call_for_check, user, p->n, x, NULL, &result));
@@ -434,6 +438,9 @@ static void check_device_second(const problem *p) {
 static void check_elsewhere(const problem *p) {
     check_device(p);
     check_device_second(p);
+    home = elsewhere(context);
+    check_public(p);
+    home = NULL;
 }
 
 TestSuite(ops_derivatives, .init = begin, .fini = finish);
