@@ -30,9 +30,10 @@ static aj_status by_records(aji_call *c, const aji_value *x, aji_value *y) {
     return status;
 }
 
-/* The operand's memory may hold the result, unless the adjoint needs the operand. */
+/* The operand's memory may hold the result, unless the adjoint needs the operand. On root 0 only: MPICH 4.0.2's MPI_Reduce of more than 2 KiB reads MPI_IN_PLACE as an
+ * address on other roots. */
 static bool may_overwrite(const aji_call *c, aj_device where) {
-    return where == c->device && aji_may_overwrite(c) && !(c->op->need & AJI_NEED_IN(0));
+    return c->comm->rank == 0 && where == c->device && aji_may_overwrite(c) && !(c->op->need & AJI_NEED_IN(0));
 }
 
 static aj_status forward(aji_call *c) {
