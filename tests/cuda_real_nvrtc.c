@@ -36,8 +36,9 @@ bool standin_has_nvrtc(void) {
 char *standin_nvrtc_log(const char *source, int n, const char *const *options, const char *architecture) {
     const char *list[MAX_OPTIONS];
     nvrtcProgram program;
-    if (n > MAX_OPTIONS || real.nvrtcCreateProgram(&program, source, "adjoin.cu", 0, NULL, NULL) != NVRTC_SUCCESS)
-        STANDIN_DIE("nvrtcCreateProgram failed, or %d options are too many", n);
+    if (!standin_has_nvrtc() || n > MAX_OPTIONS ||
+        real.nvrtcCreateProgram(&program, source, "adjoin.cu", 0, NULL, NULL) != NVRTC_SUCCESS)
+        STANDIN_DIE("there is no NVRTC, or its nvrtcCreateProgram failed, or %d options are too many", n);
     for (int i = 0; i < n; i++)
         list[i] = strncmp(options[i], "--gpu-architecture", 18) == 0 ? architecture : options[i];
     char *log = NULL;

@@ -899,7 +899,7 @@ static int programs(int n) {
     Test(elsewhere, name) {                                                                                                      \
         run_programs(kind, programs(n_elsewhere), run_elsewhere);                                                                \
     }
-PROGRAMS(bits, BITS, 2000, 60)
-PROGRAMS(exact, EXACT, 2000, 60)
-PROGRAMS(close, CLOSE, 1000, 40)
-PROGRAMS(formula, FORMULA, 20000, 40)
+PROGRAMS(bits, BITS, 2000, 24)
+PROGRAMS(exact, EXACT, 2000, 24)
+PROGRAMS(close, CLOSE, 1000, 16)
+PROGRAMS(formula, FORMULA, 20000, 64)
