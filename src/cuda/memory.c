@@ -113,8 +113,9 @@ aj_status aji_cuda_get(aji_cuda *d, void *host, const void *device_memory, size_
         return status;
     status = AJI_CU(d, cuEventRecord, d->done, d->stream);
     if (status == AJ_OK)
-        return AJI_CU(d, cuEventSynchronize, d->done);
-    (void)d->api.cuStreamSynchronize(d->stream); /* nobody may free the host's memory before the copy is done */
+        status = AJI_CU(d, cuEventSynchronize, d->done);
+    if (status != AJ_OK)
+        (void)d->api.cuStreamSynchronize(d->stream); /* nobody may free the host's memory before the copy is done */
     return status;
 }
 
