@@ -5,7 +5,6 @@
 
 struct cublasContext {
     CUstream stream;
-    bool pedantic;
 };
 
 /* A product that waits in a stream. */
@@ -38,8 +37,6 @@ static bool is_leading(int ld, int rows) {
 static cublasStatus_t enqueue(cublasHandle_t handle, product p) {
     if (!handle->stream)
         STANDIN_DIE("a product without a stream of its own");
-    if (!p.f64 && !handle->pedantic)
-        STANDIN_DIE("an f32 product that may be computed in TF32");
     bool leading = is_leading(p.lda, p.a_op == CblasNoTrans ? p.m : p.k) &&
                    is_leading(p.ldb, p.b_op == CblasNoTrans ? p.k : p.n) && is_leading(p.ldc, p.m);
     if (p.m < 0 || p.n < 0 || p.k < 0 || p.count < 0 || !leading)
@@ -115,21 +112,13 @@ static cublasStatus_t in_cublasSetStream(cublasHandle_t handle, cudaStream_t str
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t in_cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
-    int code = standin_failure("cublasSetMathMode");
-    if (code)
-        return (cublasStatus_t)code;
-    handle->pedantic = mode == CUBLAS_PEDANTIC_MATH;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 void standin_libraries(aji_cuda_api *api) {
     api->cublasGetStatusString = in_cublasGetStatusString;
     api->cublasCreate = in_cublasCreate;
     api->cublasDestroy = in_cublasDestroy;
     api->cublasSetStream = in_cublasSetStream;
-    api->cublasSetMathMode = in_cublasSetMathMode;
     api->cublasDgemmStridedBatched = in_cublasDgemmStridedBatched;
     api->cublasSgemmStridedBatched = in_cublasSgemmStridedBatched;
     api->loaded[AJI_LIB_CUBLAS] = true;
+    standin_solver(api);
 }

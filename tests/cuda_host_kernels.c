@@ -150,8 +150,10 @@ static nvrtcResult in_nvrtcCompileProgram(nvrtcProgram p, int n, const char *con
     free(prelude);
     find_folder(folder);
     snprintf(p->path, sizeof(p->path), "%s/%016" PRIx64 ".so", folder, h);
-    if (access(p->path, R_OK) == 0 || build(p, folder, h))
+    if (access(p->path, R_OK) == 0 || build(p, folder, h)) {
+        standin_ask_nvrtc(folder, p->source, n, options);
         return NVRTC_SUCCESS;
+    }
     p->path[0] = 0;
     return NVRTC_ERROR_COMPILATION;
 }

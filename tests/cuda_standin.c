@@ -168,6 +168,22 @@ static CUresult in_cuCtxPopCurrent(CUcontext *context) {
     return (CUresult)standin_failure("cuCtxPopCurrent");
 }
 
+static CUresult in_cuCtxGetCurrent(CUcontext *context) {
+    BEGIN(cuCtxGetCurrent);
+    *context = depth > 0 ? stack[depth - 1] : NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult in_cuCtxSetCurrent(CUcontext context) {
+    BEGIN(cuCtxSetCurrent);
+    if (context && context->retained == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    depth -= depth > 0;
+    if (context)
+        stack[depth++] = context;
+    return CUDA_SUCCESS;
+}
+
 /* ---- modules ---- */
 
 struct CUfunc_st {
@@ -270,6 +286,8 @@ void standin_driver(aji_cuda_api *api) {
     api->cuDevicePrimaryCtxRelease = in_cuDevicePrimaryCtxRelease;
     api->cuCtxPushCurrent = in_cuCtxPushCurrent;
     api->cuCtxPopCurrent = in_cuCtxPopCurrent;
+    api->cuCtxGetCurrent = in_cuCtxGetCurrent;
+    api->cuCtxSetCurrent = in_cuCtxSetCurrent;
     api->cuModuleLoadData = in_cuModuleLoadData;
     api->cuModuleUnload = in_cuModuleUnload;
     api->cuModuleGetFunction = in_cuModuleGetFunction;

@@ -13,7 +13,7 @@ aji_cuda_api standin_api(void);
 void standin_driver(aji_cuda_api *api); /* cuda_standin.c: devices, streams, events, memory, modules */
 void standin_compiler(
     aji_cuda_api *api); /* cuda_host_kernels.c: NVRTC by way of the C++ compiler, so that kernels run on the host */
-void standin_libraries(aji_cuda_api *api); /* cuda_host_blas.c: cuBLAS and cuSOLVER by way of OpenBLAS */
+void standin_libraries(aji_cuda_api *api); /* cuda_host_blas.c, cuda_host_solver.c: cuBLAS and cuSOLVER by way of OpenBLAS */
 
 /* ---- between the parts ---- */
 
@@ -27,12 +27,22 @@ void standin_kernel_run(standin_kernel *kernel, unsigned blocks, unsigned thread
 
 /* ---- for tests ---- */
 
+/* The real NVRTC (cuda_real_nvrtc.c): is it there? What it says about a source for an architecture ("--gpu-architecture=sm_80"), to be freed; NULL: it takes it. */
+bool standin_has_nvrtc(void);
+char *standin_nvrtc_log(const char *source, int n, const char *const *options, const char *architecture);
+/* Does it take what the stand-in took, for 8.0 and 9.0? Else the program ends, with what it says. folder: remembers those that it took. */
+void standin_ask_nvrtc(const char *folder, const char *source, int n, const char *const *options);
+
 /* The next call but n of a function, by its name, fails with this code. */
 void standin_fail(const char *function, int n, int code);
 /* To be asked at the begin of each of the stand-in's functions: 0, or the code to return. */
 int standin_failure(const char *function);
 /* Numbers of calls of a function, by its name, so far. */
 long standin_calls(const char *function);
+/* Does an address lie in a live allocation of a device, or of pinned memory? Is there no work in any stream? */
+bool standin_is_device_memory(const void *at);
+bool standin_is_pinned(const void *at);
+bool standin_is_idle(void);
 /* What is still allocated: device bytes, pinned bytes, streams, events, modules. All 0 when a context is gone. */
 long standin_left(void);
 

@@ -87,6 +87,14 @@ void standin_memory_close(int device) {
     protect(device, PROT_NONE);
 }
 
+bool standin_is_device_memory(const void *at) {
+    return find(at, 0) != NULL;
+}
+
+bool standin_is_pinned(const void *at) {
+    return find(at, -1) != NULL;
+}
+
 /* ---- pools ---- */
 
 static CUresult in_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
@@ -186,6 +194,10 @@ static void check_side(const copy *c, const void *at, int device) {
         return; /* pageable */
     if (!b || b->device != device || (const unsigned char *)at + c->bytes > b->at + b->bytes)
         STANDIN_DIE("%s: %zu bytes from %p lie in no live allocation of device %d", c->function, c->bytes, at, device);
+}
+
+void standin_check_device(CUstream stream, const char *function, const void *at, size_t bytes) {
+    check_side(&(copy){.bytes = bytes, .function = function}, at, standin_stream_device(stream));
 }
 
 static void run_copy(void *data) {

@@ -42,5 +42,8 @@ void standin_work(aji_cuda_api *api);   /* cuda_standin_work.c: streams, events 
 void standin_memory(aji_cuda_api *api); /* cuda_standin_memory.c */
 void standin_memory_open(int device);   /* lets everybody read and write its memory */
 void standin_memory_close(int device);
+/* In work of a stream: dies if these bytes do not lie in live memory of its device. */
+void standin_check_device(CUstream stream, const char *function, const void *at, size_t bytes);
+void standin_solver(aji_cuda_api *api); /* cuda_host_solver.c */
 
 #endif

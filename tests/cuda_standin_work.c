@@ -42,6 +42,13 @@ void standin_enqueue(CUstream stream, void (*run)(void *data), void *data) {
     stream->last = w;
 }
 
+bool standin_is_idle(void) {
+    for (CUstream s = streams; s; s = s->next)
+        if (s->first)
+            return false;
+    return true;
+}
+
 /* In order, until *records is 0; without records, all. */
 static void execute(CUstream stream, const int *records) {
     if (!stream->first || (records && *records == 0))

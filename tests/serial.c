@@ -1,6 +1,7 @@
 #include "serial.h"
 
 #include <float.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,16 +49,28 @@ void begin(void) {
     cr_assert(aj_ctx_create(&context, &opts) == AJ_OK);
 }
 
+void must_end(bool good, const char *format, ...) {
+    if (good)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("at the end of a test: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    abort();
+}
+
 void finish(void) {
     for (size_t i = 0; i < n_reads; i++)
         free(reads[i]);
     free(reads);
     reads = NULL;
     n_reads = 0;
-    cr_assert(aj_ctx_status(context) == AJ_OK, "the test left an error: %s", aj_ctx_error(context));
+    must_end(aj_ctx_status(context) == AJ_OK, "the test left an error: %s", aj_ctx_error(context));
     aj_status end = aj_ctx_destroy(&context);
-    cr_assert(end == AJ_OK, "destroying the context: %s; log:\n%s", aj_status_name(end), log_text);
-    cr_assert(counted.live == 0, "%lld blocks of memory leaked", (long long)counted.live);
+    must_end(end == AJ_OK, "destroying the context: %s; log:\n%s", aj_status_name(end), log_text);
+    must_end(counted.live == 0, "%lld blocks of memory leaked", (long long)counted.live);
 }
 
 bool is_watched(void) {

@@ -16,6 +16,9 @@ extern aj_ctx *context; /* of the running test */
 void begin(void);  /* context = a new one on the counting allocator */
 void finish(void); /* destroys it; asserts that the test left no error, and the library no block of memory */
 
+/* For a suite's .fini, where Criterion reports a failed assertion, but lets the test pass: says what is wrong, and aborts, which fails the program. */
+void must_end(bool good, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* The allocator behind the context: counts blocks. With fail_after = n >= 0 it has memory for n calls; call n + 1 fails, and unless `once`
  * is set every call after it. */
 typedef struct counting {

@@ -12,8 +12,11 @@
  *   CLOSE   smooth functions with slopes of the order of 1, means, softmax and their kin, all of f64: 1e-10 relative to the largest entry.
  *   FORMULA a few sums, products and factors of three operands: what the evaluator does in pairs. Bit for bit.
  *
+ * The same programs run on another device (elsewhere.h), against the CPU: there BITS has only operations that every device rounds alike.
+ *
  * NaN equals NaN. A failure prints the seed: LAZY_SEED=... LAZY_KIND=... runs that program alone.
  */
+#include "elsewhere.h"
 #include "serial.h"
 
 #include <stdio.h>
@@ -23,6 +26,7 @@
 #include "numbers.h"
 
 TestSuite(lazy);
+TestSuite(elsewhere);
 
 enum { MOST_ITEMS = 40, MOST_OUTPUTS = 400, MOST_ENTRIES = 20000 };
 /* Reductions add at most 16 blocks one after the other, then in pairs: less than 16 + 16 roundings of a partial sum on each side. */
@@ -48,7 +52,9 @@ typedef struct output {
 typedef struct machine {
     aj_ctx *ctx;
     program_kind kind;
-    bool lazy, far;          /* far: on the test device */
+    bool lazy;
+    aj_device home;          /* what is made lives there; NULL: on the host */
+    bool portable;           /* only operations that all devices round alike */
     uint64_t draws, moments; /* states: of the program; of what only the lazy run does */
     aj_dtype dtype;          /* of what is active */
     int ndim;
@@ -98,7 +104,7 @@ static int64_t integer_number(machine *m, aj_dtype dtype) {
 }
 
 static aj_tensor *place_at(machine *m, aj_tensor *t) {
-    return m->far ? aj_to_device(t, aj_test_device(m->ctx)) : t;
+    return m->home ? aj_to_device(t, m->home) : t;
 }
 
 static aj_tensor *fresh(machine *m, aj_dtype dtype, int ndim, const int64_t *shape) {
@@ -255,11 +261,11 @@ static void emit_result(machine *m, const char *what, aj_tensor *t) {
 typedef aj_tensor *unary_call(aj_tensor *x);
 typedef aj_tensor *binary_call(aj_tensor *a, aj_tensor *b);
 
-static unary_call *const unaries[] = {aj_neg,        aj_abs,      aj_square, aj_relu,  aj_sign,  aj_sqrt, aj_rsqrt,
-                                      aj_reciprocal, aj_exp,      aj_expm1,  aj_log,   aj_log1p, aj_sin,  aj_cos,
-                                      aj_tan,        aj_asin,     aj_acos,   aj_atan,  aj_sinh,  aj_cosh, aj_tanh,
-                                      aj_sigmoid,    aj_softplus, aj_erf,    aj_floor, aj_ceil,  aj_round};
-enum { N_UNARIES = sizeof unaries / sizeof unaries[0], FOR_INTEGERS = 5 };
+static unary_call *const unaries[] = {aj_neg,   aj_abs,  aj_square, aj_relu,    aj_sign,     aj_sqrt,  aj_reciprocal,
+                                      aj_floor, aj_ceil, aj_round,  aj_rsqrt,   aj_exp,      aj_expm1, aj_log,
+                                      aj_log1p, aj_sin,  aj_cos,    aj_tan,     aj_asin,     aj_acos,  aj_atan,
+                                      aj_sinh,  aj_cosh, aj_tanh,   aj_sigmoid, aj_softplus, aj_erf};
+enum { N_UNARIES = sizeof unaries / sizeof unaries[0], FOR_INTEGERS = 5, PORTABLE = 10, PORTABLE_BINARIES = 6 };
 static unary_call *const smooth[] = {aj_tanh, aj_sin, aj_cos, aj_sigmoid, aj_atan, aj_erf, aj_softplus, aj_neg};
 static unary_call *const piecewise[] = {aj_neg, aj_abs, aj_relu, aj_sign};
 static binary_call *const binaries[] = {aj_add, aj_sub, aj_mul, aj_minimum, aj_maximum, aj_div, aj_pow, aj_atan2};
@@ -274,7 +280,7 @@ static void step_unary(machine *m) {
     else if (m->kind == EXACT)
         add(m, piecewise[draw(m, 4)](x.t), x.active, x.fraction, x.magnitude);
     else
-        add(m, unaries[draw(m, is_float(x.t) ? N_UNARIES : FOR_INTEGERS)](x.t), x.active, 0, 0);
+        add(m, unaries[draw(m, !is_float(x.t) ? FOR_INTEGERS : m->portable ? PORTABLE : N_UNARIES)](x.t), x.active, 0, 0);
 }
 
 static void step_scalar(machine *m) {
@@ -286,7 +292,7 @@ static void step_scalar(machine *m) {
         add(m, aj_scale(x.t, factor), x.active, x.fraction + 1, x.magnitude + 1);
     else if (which == 1 && has_room(m, x.fraction + 1, x.magnitude + 2))
         add(m, aj_add_scalar(x.t, factor), x.active, fmax(x.fraction, 1), fmax(x.magnitude, 1) + 1);
-    else if (which == 2 && m->kind == BITS)
+    else if (which == 2 && m->kind == BITS && !m->portable)
         add(m, aj_pow_scalar(x.t, factor), x.active, 0, 0);
     else if (m->kind != CLOSE)
         add(m, aj_clamp(x.t, -1.5, draw(m, 4) == 0 && m->kind == BITS ? INFINITY : 2), x.active, x.fraction,
@@ -303,7 +309,7 @@ static void step_binary(machine *m) {
     }
     bool active = x.active || y.active;
     double fraction = fmax(x.fraction, y.fraction), magnitude = fmax(x.magnitude, y.magnitude);
-    int which = draw(m, m->kind == EXACT ? 5 : m->kind == CLOSE ? 3 : is_float(x.t) ? 8 : 5);
+    int which = draw(m, m->kind == EXACT ? 5 : m->kind == CLOSE ? 3 : !is_float(x.t) ? 5 : m->portable ? PORTABLE_BINARIES : 8);
     if (which < 2 && !has_room(m, fraction, magnitude + 1))
         which = 3;
     if (which == 2 && !has_room(m, x.fraction + y.fraction, x.magnitude + y.magnitude))
@@ -834,10 +840,13 @@ static aj_ctx *context_of(bool lazy) {
     return ctx;
 }
 
-static void run_program(program_kind kind, uint64_t seed, aj_ctx *const *ctx, machine *m) {
+/* Both machines are there, with all that is not zero. */
+static void run_program(program_kind kind, uint64_t seed, machine *m) {
     for (int k = 0; k < 2; k++) {
-        m[k] = (machine){.ctx = ctx[k], .kind = kind, .lazy = k == 0, .draws = mix(seed), .moments = mix(~seed)};
-        m[k].far = seed % 6 == 5 && k == 0;
+        m[k].kind = kind;
+        m[k].lazy = k == 0;
+        m[k].draws = mix(seed);
+        m[k].moments = mix(~seed);
         (kind == FORMULA ? run_formula : run)(&m[k]);
     }
     compare(seed, &m[0], &m[1]);
@@ -846,18 +855,35 @@ static void run_program(program_kind kind, uint64_t seed, aj_ctx *const *ctx, ma
             free(m[k].outputs[i].data);
 }
 
-static void run_programs(program_kind kind, int n) {
+typedef void one_program(program_kind kind, uint64_t seed, aj_ctx *const *ctx, machine *m);
+
+static void run_here(program_kind kind, uint64_t seed, aj_ctx *const *ctx, machine *m) {
+    m[0] = (machine){.ctx = ctx[0], .home = seed % 6 == 5 ? aj_test_device(ctx[0]) : NULL};
+    m[1] = (machine){.ctx = ctx[1]};
+    run_program(kind, seed, m);
+}
+
+/* On a device that is not the CPU, against the CPU. Most programs run step by step there, since kernels of one step are few, and compiled soon. */
+static void run_elsewhere(program_kind kind, uint64_t seed, aj_ctx *const *ctx, machine *m) {
+    aj_ctx *far = ctx[seed % 8 == 0 ? 0 : 1];
+    m[0] = (machine){.ctx = far, .home = elsewhere(far), .portable = true};
+    m[1] = (machine){.ctx = ctx[2], .portable = true};
+    cr_assert(m[0].home, "%s", aj_ctx_error(far));
+    run_program(kind, seed, m);
+}
+
+static void run_programs(program_kind kind, int n, one_program *one) {
     const char *seed = getenv("LAZY_SEED"), *only = getenv("LAZY_KIND");
-    aj_ctx *ctx[2] = {context_of(true), context_of(false)};
+    aj_ctx *ctx[3] = {context_of(true), context_of(false), context_of(false)};
     machine *m = calloc(2, sizeof *m);
     if (only && atoi(only) != (int)kind)
         n = 0;
     for (int k = 0; k < n && !seed; k++)
-        run_program(kind, (uint64_t)k, ctx, m);
+        one(kind, (uint64_t)k, ctx, m);
     if (seed && n > 0)
-        run_program(kind, strtoull(seed, NULL, 10), ctx, m);
+        one(kind, strtoull(seed, NULL, 10), ctx, m);
     free(m);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 3; k++)
         cr_assert(aj_ctx_destroy(&ctx[k]) == AJ_OK);
 }
 
@@ -866,18 +892,14 @@ static int programs(int n) {
     return more ? atoi(more) : is_watched() ? n / 20 : n;
 }
 
-Test(lazy, bits) {
-    run_programs(BITS, programs(2000));
-}
-
-Test(lazy, exact) {
-    run_programs(EXACT, programs(2000));
-}
-
-Test(lazy, close) {
-    run_programs(CLOSE, programs(1000));
-}
-
-Test(lazy, formula) {
-    run_programs(FORMULA, programs(20000));
-}
+#define PROGRAMS(name, kind, n, n_elsewhere)                                                                                     \
+    Test(lazy, name) {                                                                                                           \
+        run_programs(kind, programs(n), run_here);                                                                               \
+    }                                                                                                                            \
+    Test(elsewhere, name) {                                                                                                      \
+        run_programs(kind, programs(n_elsewhere), run_elsewhere);                                                                \
+    }
+PROGRAMS(bits, BITS, 2000, 60)
+PROGRAMS(exact, EXACT, 2000, 60)
+PROGRAMS(close, CLOSE, 1000, 40)
+PROGRAMS(formula, FORMULA, 20000, 40)

@@ -25,6 +25,14 @@ AJ_API aj_device aj_test_device(aj_ctx *ctx);
  */
 AJ_API aj_device aj_cuda(aj_ctx *ctx, int index);
 /*
+ * From now on communication of this context's tensors on GPUs goes through pinned host memory (staged). Without this, MPI is given the addresses of
+ * device memory (direct) if the MPI library says that it is CUDA-aware, or ADJOIN_CUDA_AWARE does, when the context's first communicator is created; what
+ * is computed on the host between messages, such as user-defined reductions, is staged always. Messages under way end as they began. Ranks may differ in
+ * it. Without a GPU, or without CUDA, it changes nothing.
+ * Errors: AJ_ERR_ARG (NULL). Collective: no. Differentiable: -. Threads: one per context. Since: 0.1.
+ */
+AJ_API aj_status aj_cuda_deactivate_aware_mpi(aj_ctx *ctx);
+/*
  * y = x on another device; gx = g on x's own device. Of a tensor that is there already: a new handle on the same value.
  * Errors: AJ_ERR_ARG (NULL device), AJ_ERR_CONTEXT (a device of another context), AJ_ERR_MEMORY.
  * Collective: no. Differentiable: x. Threads: one per context. Since: 0.1.

@@ -63,7 +63,12 @@ typedef struct aji_autograd {
     aji_comm_hooks comm;
 } aji_autograd;
 
-aji_autograd *aji_autograd_of(const aj_ctx *ctx); /* NULL: nothing was ever recorded */
+static inline aji_autograd *aji_autograd_of(const aj_ctx *ctx) { /* NULL: nothing was ever recorded */
+    return (aji_autograd *)aji_ctx_layer(ctx, AJI_SLOT_AUTOGRAD);
+}
+static inline bool aji_records(const aji_autograd *ag) {
+    return ag && ag->recording && !ag->recording->stopped && ag->no_grad == 0;
+}
 
 /* recording.c */
 aj_status aji_refuse_open_request(aj_ctx *ctx, const char *op);
@@ -76,6 +81,8 @@ void aji_recording_swap(aj_ctx *ctx, aji_recording **recording, int *no_grad);
 aji_node *aji_leaf_new(aj_ctx *ctx);
 /* A node for a call that has run: inputs' edges, saved values, attr (moved into the node). NULL raised; the attr is still the caller's then. */
 aji_node *aji_node_record(const aji_call *c, aj_tensor *const *ins);
+/* The same for a call of aji_apply_plain. in: the inputs' edges. */
+aji_node *aji_node_record_plain(const aji_op *op, const void *attr, int n, const aji_edge *in, aji_value *const *x, aji_value *y);
 void aji_node_drop_saved(aji_node *node);     /* the values for its vjp, which will not run again */
 void aji_node_clear(aji_node *node);          /* leave only the shell */
 aji_edge aji_tensor_edge(const aj_tensor *t); /* borrowed; node NULL if t is not active */

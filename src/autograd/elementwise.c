@@ -83,20 +83,15 @@ bool aji_is_plain(const aji_op *op, int n, aj_tensor *const *xs, aji_value **x) 
 /* The node behind t, if there is to be one. Returns false if that fails. */
 static bool record_plain(const aji_op *op, const void *attr, int n, aj_tensor *const *xs, aji_value *const *x, aji_value *y,
                          aj_tensor *t) {
-    aji_meta in[3] = {x[0]->meta, x[0]->meta, x[0]->meta};
-    aji_call c = {.ctx = y->ctx,
-                  .op = op,
-                  .attr = (void *)attr,
-                  .device = y->device,
-                  .n_in = n,
-                  .n_out = 1,
-                  .in_meta = in,
-                  .out_meta = &y->meta,
-                  .x = x,
-                  .y = &y};
-    if (!aji_is_recorded(&c, xs))
+    aji_edge in[3];
+    bool active = false;
+    for (int i = 0; i < n; i++) {
+        in[i] = aji_tensor_edge(xs[i]);
+        active = active || in[i].node;
+    }
+    if (!active || (op->flags & AJI_OP_CONSTANT) || !aji_dtype_is_float(y->meta.dtype))
         return true;
-    aji_node *node = aji_node_record(&c, xs);
+    aji_node *node = aji_node_record_plain(op, attr, n, in, x, y);
     if (node)
         aji_tensor_set_link(t, (aji_link *)node, 0);
     return node != NULL;
@@ -112,7 +107,7 @@ aj_tensor *aji_apply_plain(const aji_op *op, const void *attr, int n, aj_tensor 
     aji_step step = step_of(op, first->meta.dtype, attr);
     aji_value *y = aji_value_step(ctx, first->device, &meta, &step, n, x);
     aj_tensor *t = y ? aji_tensor_wrap(y, op->name) : NULL;
-    if (t && aj_is_recording(ctx) && !record_plain(op, attr, n, xs, x, y, t))
+    if (t && aji_records(aji_autograd_of(ctx)) && !record_plain(op, attr, n, xs, x, y, t))
         aj_release(&t);
     aji_ctx_enter(ctx, before);
     return t;

@@ -13,100 +13,107 @@ static void node_free(aji_link *link) {
     aji_ctx_count(ctx, AJ_STAT_NODES, -1);
 }
 
-static aji_node *node_new(aj_ctx *ctx, size_t bytes) {
-    aji_node *node = aji_calloc(ctx, bytes);
-    if (!node)
-        return NULL;
-    node->link = (aji_link){.refs = 1, .free = node_free};
-    node->ctx = ctx;
-    node->bytes = bytes;
-    aji_ctx_count(ctx, AJ_STAT_NODES, 1);
-    return node;
+static void count_node(aji_node *node) {
+    aji_ctx_count(node->ctx, AJ_STAT_NODES, 1);
 }
 
 aji_node *aji_leaf_new(aj_ctx *ctx) {
-    aji_node *leaf = node_new(ctx, sizeof(*leaf));
-    if (leaf)
-        leaf->n_out = 1;
+    aji_node *leaf = aji_alloc(ctx, sizeof(*leaf));
+    if (!leaf)
+        return NULL;
+    *leaf = (aji_node){.link = {.refs = 1, .free = node_free}, .ctx = ctx, .bytes = sizeof(*leaf), .n_out = 1};
+    count_node(leaf);
     return leaf;
 }
 
-/* The parts of a node's block, each aligned to 16 bytes. */
-static size_t reserve(size_t *bytes, size_t count, size_t size) {
-    size_t at = *bytes;
-    *bytes += (count * size + 15) / 16 * 16;
-    return at;
+/* A node of the current recording, with room for what it remembers, and attr: all in one block, the node, attr, edges, saved values, metas. */
+static aji_node *node_new(aj_ctx *ctx, aji_recording *r, const aji_op *op, const void *attr, int n_in, int n_out) {
+    void *nodes = r->nodes;
+    if (r->n == r->capacity && aji_grow(ctx, &nodes, &r->capacity, r->n + 1, sizeof(*r->nodes)) != AJ_OK)
+        return NULL;
+    r->nodes = nodes;
+    size_t in = (size_t)n_in, out = (size_t)n_out, attr_bytes = (op->attr_size + 15) / 16 * 16;
+    size_t bytes = sizeof(aji_node) + attr_bytes + in * sizeof(aji_edge) + (in + out) * (sizeof(aji_value *) + sizeof(aji_meta));
+    aji_node *node = aji_alloc(ctx, bytes);
+    if (!node)
+        return NULL;
+    char *block = (char *)node + sizeof(*node);
+    aji_edge *edges = (aji_edge *)(block + attr_bytes);
+    aji_value **saved = (aji_value **)(edges + in);
+    aji_meta *metas = (aji_meta *)(saved + in + out);
+    *node = (aji_node){.link = {.refs = 1, .free = node_free},
+                       .ctx = ctx,
+                       .bytes = bytes,
+                       .op = op,
+                       .recording = r,
+                       .index = r->n,
+                       .n_in = n_in,
+                       .n_out = n_out,
+                       .attr = block,
+                       .in = edges,
+                       .in_meta = metas,
+                       .out_meta = metas + in,
+                       .saved_in = saved,
+                       .saved_out = saved + in};
+    if (op->attr_size)
+        memcpy(block, attr, op->attr_size);
+    r->nodes[r->n++] = node;
+    r->n_comm += (op->flags & AJI_OP_COMM) != 0;
+    count_node(node);
+    return node;
 }
 
-static void save_inputs(aji_node *node, const aji_call *c, aj_tensor *const *ins) {
-    for (int i = 0; i < c->n_in; i++) {
-        node->in[i] = aji_tensor_edge(ins[i]);
-        if (node->in[i].node)
-            aji_link_retain(&node->in[i].node->link);
-        node->in_meta[i] = c->in_meta[i];
-        if (i < 31 ? c->op->need & AJI_NEED_IN(i) : (c->op->need & AJI_NEED_ALL_IN) == AJI_NEED_ALL_IN)
-            node->saved_in[i] = aji_value_save(c->x[i]);
-    }
+static void set_input(aji_node *node, int i, aji_edge edge, const aji_meta *meta, aji_value *x) {
+    unsigned need = node->op->need;
+    bool saved = i < 31 ? need & AJI_NEED_IN(i) : (need & AJI_NEED_ALL_IN) == AJI_NEED_ALL_IN;
+    if (edge.node)
+        aji_link_retain(&edge.node->link);
+    node->in[i] = edge;
+    node->in_meta[i] = *meta;
+    node->saved_in[i] = saved ? aji_value_save(x) : NULL;
 }
 
-static void save_outputs(aji_node *node, const aji_call *c) {
-    for (int k = 0; k < c->n_out; k++) {
-        node->out_meta[k] = c->out_meta[k];
-        if (c->op->need & AJI_NEED_OUT)
-            node->saved_out[k] = aji_value_save(c->y[k]);
-    }
+static void set_output(aji_node *node, int k, const aji_meta *meta, aji_value *y) {
+    node->out_meta[k] = *meta;
+    node->saved_out[k] = node->op->need & AJI_NEED_OUT ? aji_value_save(y) : NULL;
 }
 
 aji_node *aji_node_record(const aji_call *c, aj_tensor *const *ins) {
     aji_autograd *ag = aji_autograd_of(c->ctx);
-    aji_recording *r = ag->recording;
-    void *nodes = r->nodes;
-    if (aji_grow(c->ctx, &nodes, &r->capacity, r->n + 1, sizeof(*r->nodes)) != AJ_OK)
-        return NULL;
-    r->nodes = nodes;
-    size_t n_in = (size_t)c->n_in, n_out = (size_t)c->n_out, bytes = 0;
-    reserve(&bytes, 1, sizeof(aji_node));
-    size_t edges = reserve(&bytes, n_in, sizeof(aji_edge)), in_meta = reserve(&bytes, n_in, sizeof(aji_meta));
-    size_t out_meta = reserve(&bytes, n_out, sizeof(aji_meta)), saved_in = reserve(&bytes, n_in, sizeof(aji_value *));
-    size_t saved_out = reserve(&bytes, n_out, sizeof(aji_value *)), attr = reserve(&bytes, 1, c->op->attr_size);
-    aji_node *node = node_new(c->ctx, bytes);
+    aji_node *node = node_new(c->ctx, ag->recording, c->op, c->attr, c->n_in, c->n_out);
     if (!node)
         return NULL;
-    char *block = (char *)node;
-    node->op = c->op;
-    node->recording = r;
-    node->index = r->n;
-    node->n_in = c->n_in;
-    node->n_out = c->n_out;
     node->device = c->device;
-    node->in = (aji_edge *)(block + edges);
-    node->in_meta = (aji_meta *)(block + in_meta);
-    node->out_meta = (aji_meta *)(block + out_meta);
-    node->saved_in = (aji_value **)(block + saved_in);
-    node->saved_out = (aji_value **)(block + saved_out);
-    node->attr = block + attr;
-    if (c->op->attr_size)
-        memcpy(node->attr, c->attr, c->op->attr_size);
     if (c->comm) {
         node->comm = c->comm;
         ag->comm.retain(c->comm);
     }
-    save_inputs(node, c, ins);
-    save_outputs(node, c);
-    r->nodes[r->n++] = node;
-    r->n_comm += (c->op->flags & AJI_OP_COMM) != 0;
+    for (int i = 0; i < c->n_in; i++)
+        set_input(node, i, aji_tensor_edge(ins[i]), &c->in_meta[i], c->x[i]);
+    for (int k = 0; k < c->n_out; k++)
+        set_output(node, k, &c->out_meta[k], c->y[k]);
+    return node;
+}
+
+aji_node *aji_node_record_plain(const aji_op *op, const void *attr, int n, const aji_edge *in, aji_value *const *x,
+                                aji_value *y) {
+    aji_node *node = node_new(y->ctx, aji_autograd_of(y->ctx)->recording, op, attr, n, 1);
+    if (!node)
+        return NULL;
+    node->device = y->device;
+    for (int i = 0; i < n; i++)
+        set_input(node, i, in[i], &x[i]->meta, x[i]);
+    set_output(node, 0, &y->meta, y);
     return node;
 }
 
 void aji_node_drop_saved(aji_node *node) {
-    for (int i = 0; i < node->n_in; i++) {
-        aji_value_release(node->saved_in[i]);
-        node->saved_in[i] = NULL;
-    }
-    for (int k = 0; k < node->n_out; k++) {
-        aji_value_release(node->saved_out[k]);
-        node->saved_out[k] = NULL;
-    }
+    aji_value **saved = node->saved_in; /* the outputs' follow */
+    for (int i = 0; i < node->n_in + node->n_out; i++)
+        if (saved[i]) {
+            aji_value_release(saved[i]);
+            saved[i] = NULL;
+        }
 }
 
 void aji_node_clear(aji_node *node) {

@@ -5,10 +5,6 @@
 
 #include "autograd/autograd_private.h"
 
-aji_autograd *aji_autograd_of(const aj_ctx *ctx) {
-    return (aji_autograd *)aji_ctx_layer(ctx, AJI_SLOT_AUTOGRAD);
-}
-
 /* What a scope remembers at its begin. */
 typedef struct mark {
     int64_t id; /* 0: no recording */
@@ -129,8 +125,7 @@ aj_status aj_record_end(aj_ctx *ctx) {
 }
 
 bool aj_is_recording(const aj_ctx *ctx) {
-    const aji_autograd *ag = ctx ? aji_autograd_of(ctx) : NULL;
-    return ag && ag->recording && !ag->recording->stopped && ag->no_grad == 0;
+    return ctx && aji_records(aji_autograd_of(ctx));
 }
 
 aj_status aj_no_grad_begin(aj_ctx *ctx) {

@@ -26,6 +26,8 @@
     X(cuDevicePrimaryCtxRelease)                                                                                                 \
     X(cuCtxPushCurrent)                                                                                                          \
     X(cuCtxPopCurrent)                                                                                                           \
+    X(cuCtxGetCurrent)                                                                                                           \
+    X(cuCtxSetCurrent)                                                                                                           \
     X(cuStreamCreate)                                                                                                            \
     X(cuStreamDestroy)                                                                                                           \
     X(cuStreamSynchronize)                                                                                                       \
@@ -73,7 +75,6 @@
     X(cublasCreate)                                                                                                              \
     X(cublasDestroy)                                                                                                             \
     X(cublasSetStream)                                                                                                           \
-    X(cublasSetMathMode)                                                                                                         \
     X(cublasDgemmStridedBatched)                                                                                                 \
     X(cublasSgemmStridedBatched)
 
@@ -82,16 +83,13 @@
     X(cusolverDnCreate)                                                                                                          \
     X(cusolverDnDestroy)                                                                                                         \
     X(cusolverDnSetStream)                                                                                                       \
-    X(cusolverDnDgetrf_bufferSize)                                                                                               \
-    X(cusolverDnSgetrf_bufferSize)                                                                                               \
-    X(cusolverDnDgetrf)                                                                                                          \
-    X(cusolverDnSgetrf)                                                                                                          \
-    X(cusolverDnDgetrs)                                                                                                          \
-    X(cusolverDnSgetrs)                                                                                                          \
-    X(cusolverDnDpotrf_bufferSize)                                                                                               \
-    X(cusolverDnSpotrf_bufferSize)                                                                                               \
-    X(cusolverDnDpotrf)                                                                                                          \
-    X(cusolverDnSpotrf)
+    X(cusolverDnCreateParams)                                                                                                    \
+    X(cusolverDnDestroyParams)                                                                                                   \
+    X(cusolverDnXgetrf_bufferSize)                                                                                               \
+    X(cusolverDnXgetrf)                                                                                                          \
+    X(cusolverDnXgetrs)                                                                                                          \
+    X(cusolverDnXpotrf_bufferSize)                                                                                               \
+    X(cusolverDnXpotrf)
 
 typedef enum aji_cuda_library { AJI_LIB_DRIVER, AJI_LIB_NVRTC, AJI_LIB_CUBLAS, AJI_LIB_CUSOLVER, AJI_N_LIBS } aji_cuda_library;
 

@@ -10,6 +10,7 @@
 
 typedef struct aji_cuda_kernels aji_cuda_kernels; /* compile.c: compiled ones, by their source */
 typedef struct aji_cuda_pinned aji_cuda_pinned;   /* pinned.c: cached blocks of pinned host memory */
+typedef struct aji_cuda_staged aji_cuda_staged;
 
 typedef struct aji_cuda {
     struct aji_device device; /* first */
@@ -25,9 +26,12 @@ typedef struct aji_cuda {
     CUmemoryPool pool;
     int64_t live, peak; /* bytes of the pool */
     aji_cuda_pinned *pinned;
+    aji_cuda_staged *staged; /* memory.c: live host storages on pinned memory */
+    bool lent;               /* to the thread that calls MPI: its context is current there between calls */
     aji_cuda_kernels *kernels;
-    cublasHandle_t cublas; /* matmul.c, factorise.c; NULL: not asked for yet */
-    cusolverDnHandle_t cusolver;
+    cublasHandle_t cublas;       /* matmul.c; NULL: not asked for yet */
+    cusolverDnHandle_t cusolver; /* factors.c */
+    cusolverDnParams_t cusolver_params;
 } aji_cuda;
 
 static inline aji_cuda *aji_cuda_of(aj_device device) {
@@ -73,6 +77,8 @@ aj_status aji_cuda_upload(aj_device device, void *device_memory, const void *hos
 aj_status aji_cuda_download(aj_device device, void *host, const void *device_memory, size_t bytes);
 aji_storage *aji_cuda_staging(aj_device device, size_t bytes);
 aj_status aji_cuda_wait(aj_device device);
+aj_status aji_cuda_ready_for_mpi(aj_device device);
+void aji_cuda_take_from_mpi(aji_cuda *d); /* before the device goes */
 
 /* ---- pinned host memory (pinned.c), which the device reads and writes by itself: back in the cache once the stream has passed what was
  * enqueued before the release. Between enter and leave. ---- */
@@ -117,10 +123,10 @@ aj_status aji_cuda_take(aj_ctx *ctx, const char *op, const aji_value *x, int axi
 aj_status aji_cuda_scatter_add(aj_ctx *ctx, const char *op, const aji_value *value, int axis, const aji_value *index,
                                const aji_value *out);
 aj_status aji_cuda_matmul(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out); /* matmul.c */
-aj_status aji_cuda_solve(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out);
+aj_status aji_cuda_solve(aj_ctx *ctx, const aji_value *a, const aji_value *b, const aji_value *out);  /* factorise.c */
 aj_status aji_cuda_cholesky(aj_ctx *ctx, const aji_value *a, const aji_value *out);
 aj_status aji_cuda_logdet(aj_ctx *ctx, const aji_value *a, const aji_value *out);
-aj_status aji_cuda_cublas(aji_cuda *d); /* the handle, made on first use */
-void aji_cuda_linalg_destroy(aji_cuda *d);
+aj_status aji_cuda_cublas(aji_cuda *d);    /* the handle, made on first use */
+void aji_cuda_linalg_destroy(aji_cuda *d); /* the handles (factors.c) */
 
 #endif

@@ -5,7 +5,6 @@
 #include "cuda/cuda_private.h"
 
 const aji_device_table aji_cuda_table = {
-    .mpi_reads = true,
     .alloc = aji_cuda_alloc_slot,
     .free = aji_cuda_free_slot,
     .upload = aji_cuda_upload,
@@ -19,7 +18,11 @@ const aji_device_table aji_cuda_table = {
     .take = aji_cuda_take,
     .scatter_add = aji_cuda_scatter_add,
     .matmul = aji_cuda_matmul,
+    .solve = aji_cuda_solve,
+    .cholesky = aji_cuda_cholesky,
+    .logdet = aji_cuda_logdet,
     .wait = aji_cuda_wait,
+    .ready_for_mpi = aji_cuda_ready_for_mpi,
     .destroy = aji_cuda_destroy,
 };
 
@@ -102,6 +105,7 @@ static aj_status create(aji_cuda *d) {
 static void destroy_all(aji_cuda *d) {
     if (d->stream)
         (void)AJI_CU(d, cuStreamSynchronize, d->stream);
+    aji_cuda_linalg_destroy(d);
     aji_cuda_kernels_destroy(d);
     aji_cuda_pinned_destroy(d);
     if (d->done)
@@ -118,6 +122,7 @@ static void close_device(aji_cuda *d) {
         destroy_all(d);
         if (status == AJ_OK)
             (void)aji_cuda_leave(d, AJ_OK);
+        aji_cuda_take_from_mpi(d);
         (void)AJI_CU(d, cuDevicePrimaryCtxRelease, d->number);
     }
     aji_cuda_api_close(&d->api);

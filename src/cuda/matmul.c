@@ -1,8 +1,8 @@
 /*
  * Matrix products on cuBLAS. To cuBLAS, which sees columns first, the memory of a row-major matrix is the transposed matrix: out = a b is out' = b' a' there, so
- * that the operands change places and nothing is transposed in memory. Pedantic mode: f32 is computed in f32, not in TF32.
+ * that the operands change places and nothing is transposed in memory. cuBLAS's default mode computes f32 in f32, not in TF32.
  */
-#include "cuda/cuda_private.h"
+#include "cuda/linalg.h"
 
 enum { MAX_COUNT = 65535 }; /* matrices of one call: the least extent of a grid that any GPU has on its later axes */
 
@@ -29,14 +29,6 @@ typedef struct product {
     char *out;
 } product;
 
-static int64_t n_rows(const aji_value *v) {
-    return v->meta.shape[v->meta.ndim - 2];
-}
-
-static int64_t n_columns(const aji_value *v) {
-    return v->meta.shape[v->meta.ndim - 1];
-}
-
 aj_status aji_cuda_cublas(aji_cuda *d) {
     if (d->cublas)
         return AJ_OK;
@@ -48,8 +40,6 @@ aj_status aji_cuda_cublas(aji_cuda *d) {
         return status;
     }
     status = AJI_CUBLAS(d, cublasSetStream, d->cublas, d->stream);
-    if (status == AJ_OK)
-        status = AJI_CUBLAS(d, cublasSetMathMode, d->cublas, CUBLAS_PEDANTIC_MATH);
     if (status != AJ_OK) {
         d->api.cublasDestroy(d->cublas);
         d->cublas = NULL;
@@ -65,7 +55,7 @@ static bool is_leading(int64_t stride, int64_t extent) {
 
 /* Can cuBLAS take v's matrices where they are? */
 static bool in_place(operand *x, const aji_value *v) {
-    int64_t rows = n_rows(v), columns = n_columns(v);
+    int64_t rows = aji_n_rows(v), columns = aji_n_columns(v);
     int64_t row = v->strides[v->meta.ndim - 2], column = v->strides[v->meta.ndim - 1];
     if (rows == 1) /* the stride between rows has no meaning, and any will do */
         row = column == 1 ? columns : 1;
@@ -76,18 +66,9 @@ static bool in_place(operand *x, const aji_value *v) {
     return !x->transposed || (row == 1 && is_leading(column, rows));
 }
 
-/* Matrices that repeat are copied once. */
 static aji_value *packed(const aji_value *v) {
-    aji_value distinct = *v;
-    distinct.numel = 1;
-    for (int i = 0; i < v->meta.ndim; i++) {
-        if (i < v->meta.ndim - 2 && v->strides[i] == 0)
-            distinct.meta.shape[i] = 1;
-        distinct.numel *= distinct.meta.shape[i];
-    }
-    aji_value *copy = aji_value_new(v->ctx, v->device, &distinct.meta);
-    aj_status status = copy ? aji_cuda_copy(v->ctx, &distinct, copy) : AJ_ERR_MEMORY;
-    aji_value *repeated = status == AJ_OK ? aji_value_broadcast(copy, &v->meta) : NULL;
+    aji_value *copy = aji_cuda_packed(v, false);
+    aji_value *repeated = copy ? aji_value_broadcast(copy, &v->meta) : NULL;
     aji_value_release(copy);
     return repeated;
 }
@@ -99,7 +80,7 @@ static aj_status prepare(operand *x, const aji_value *v) {
         if (!x->copy)
             return aj_ctx_status(v->ctx);
         x->transposed = false;
-        x->ld = n_columns(v);
+        x->ld = aji_n_columns(v);
         v = x->copy;
     }
     x->data = aji_value_data(v);
@@ -205,7 +186,7 @@ static aj_status multiply_stack(product *p, const aji_value *out) {
 }
 
 static aj_status check(aj_ctx *ctx, const aji_value *a, const aji_value *b) {
-    long long m = n_rows(a), k = n_columns(a), n = n_columns(b);
+    long long m = aji_n_rows(a), k = aji_n_columns(a), n = aji_n_columns(b);
     if (!aji_dtype_is_float(a->meta.dtype))
         return aj_raise(ctx, AJ_ERR_UNSUPPORTED,
                         "aj_matmul: not available for %s on device %s, only for f64 and f32; use aj_cast, or move the operands "
@@ -218,7 +199,7 @@ static aj_status check(aj_ctx *ctx, const aji_value *a, const aji_value *b) {
 }
 
 static aj_status multiply_values(aji_cuda *d, const aji_value *a, const aji_value *b, const aji_value *out) {
-    product p = {.d = d, .dtype = out->meta.dtype, .m = n_rows(a), .k = n_columns(a), .n = n_columns(b)};
+    product p = {.d = d, .dtype = out->meta.dtype, .m = aji_n_rows(a), .k = aji_n_columns(a), .n = aji_n_columns(b)};
     p.out = aji_value_data(out);
     aj_status status = aji_cuda_cublas(d);
     if (status == AJ_OK)
@@ -241,7 +222,7 @@ aj_status aji_cuda_matmul(aj_ctx *ctx, const aji_value *a, const aji_value *b, c
     status = aji_cuda_enter(d);
     if (status != AJ_OK)
         return status;
-    if (n_columns(a) == 0) {
+    if (aji_n_columns(a) == 0) {
         CUdeviceptr to = (CUdeviceptr)(uintptr_t)aji_value_data(out);
         status = AJI_CU(d, cuMemsetD8Async, to, 0, (size_t)numel * aj_dtype_size(out->meta.dtype), d->stream);
     } else {

@@ -113,15 +113,37 @@ aj_status aji_cuda_get(aji_cuda *d, void *host, const void *device_memory, size_
         return status;
     status = AJI_CU(d, cuEventRecord, d->done, d->stream);
     if (status == AJ_OK)
-        return AJI_CU(d, cuEventSynchronize, d->done);
-    (void)d->api.cuStreamSynchronize(d->stream); /* nobody may free the host's memory before the copy is done */
+        status = AJI_CU(d, cuEventSynchronize, d->done);
+    if (status != AJ_OK)
+        (void)d->api.cuStreamSynchronize(d->stream); /* nobody may free the host's memory before the copy is done */
     return status;
+}
+
+/* A host storage on pinned memory. */
+struct aji_cuda_staged {
+    aji_cuda_staged *next; /* of the device's live ones: few */
+    aji_cuda *d;
+    char *memory;
+    size_t bytes;
+};
+
+/* Does it lie in one of this device? Then the device reads it by itself, and the memory is used again only behind that in the stream (pinned.c). */
+static bool is_staged(const aji_cuda *d, const void *host, size_t bytes) {
+    uintptr_t at = (uintptr_t)host;
+    for (const aji_cuda_staged *s = d->staged; s; s = s->next)
+        if (at >= (uintptr_t)s->memory && at - (uintptr_t)s->memory + bytes <= s->bytes)
+            return true;
+    return false;
 }
 
 aj_status aji_cuda_upload(aj_device device, void *device_memory, const void *host, size_t bytes) {
     aji_cuda *d = aji_cuda_of(device);
     aj_status status = aji_cuda_enter(d);
-    return status == AJ_OK ? aji_cuda_leave(d, aji_cuda_put(d, device_memory, host, bytes)) : status;
+    if (status != AJ_OK)
+        return status;
+    if (bytes > 0 && is_staged(d, host, bytes))
+        return aji_cuda_leave(d, AJI_CU(d, cuMemcpyHtoDAsync, (CUdeviceptr)(uintptr_t)device_memory, host, bytes, d->stream));
+    return aji_cuda_leave(d, aji_cuda_put(d, device_memory, host, bytes));
 }
 
 aj_status aji_cuda_download(aj_device device, void *host, const void *device_memory, size_t bytes) {
@@ -136,16 +158,37 @@ aj_status aji_cuda_wait(aj_device device) {
     return status == AJ_OK ? aji_cuda_leave(d, AJI_CU(d, cuStreamSynchronize, d->stream)) : status;
 }
 
+/* MPI libraries copy device memory in any call that makes progress, and want a current context there, also in calls of the user's own. A thread that has none is
+ * lent the device's; one that has its own keeps it. */
+static aj_status lend_context(aji_cuda *d) {
+    CUcontext current = NULL;
+    aj_status status = AJI_CU(d, cuCtxGetCurrent, &current);
+    if (status != AJ_OK || current)
+        return status;
+    status = AJI_CU(d, cuCtxSetCurrent, d->context);
+    d->lent = d->lent || status == AJ_OK;
+    return status;
+}
+
+aj_status aji_cuda_ready_for_mpi(aj_device device) {
+    aj_status status = aji_cuda_wait(device);
+    return status == AJ_OK ? lend_context(aji_cuda_of(device)) : status;
+}
+
+void aji_cuda_take_from_mpi(aji_cuda *d) {
+    CUcontext current = NULL;
+    if (d->lent && AJI_CU(d, cuCtxGetCurrent, &current) == AJ_OK && current == d->context)
+        (void)AJI_CU(d, cuCtxSetCurrent, NULL);
+}
+
 /* ---- host storage on pinned memory ---- */
 
-typedef struct staged {
-    aji_cuda *d;
-    size_t bytes;
-} staged;
-
 static void release_staged(void *data, void *user) {
-    staged *s = user;
+    aji_cuda_staged *s = user, **at;
     aji_cuda *d = s->d;
+    for (at = &d->staged; *at != s; at = &(*at)->next)
+        continue;
+    *at = s->next;
     aj_status status = aji_cuda_enter_to_release(d);
     aji_cuda_pinned_give(d, data, s->bytes);
     if (status == AJ_OK)
@@ -158,18 +201,21 @@ aji_storage *aji_cuda_staging(aj_device device, size_t bytes) {
     aj_ctx *ctx = device->ctx;
     if (bytes <= LITTLE)
         return aji_storage_new(ctx, aj_cpu(ctx), bytes);
-    staged *s = aji_alloc(ctx, sizeof(*s));
+    aji_cuda_staged *s = aji_alloc(ctx, sizeof(*s));
     if (!s)
         return NULL;
-    *s = (staged){d, bytes};
     aj_status status = aji_cuda_enter(d);
     void *memory = status == AJ_OK ? aji_cuda_pinned_take(d, bytes) : NULL;
-    if (status == AJ_OK && aji_cuda_leave(d, AJ_OK) != AJ_OK && memory) {
-        release_staged(memory, s);
-        return NULL;
-    }
+    if (status == AJ_OK)
+        status = aji_cuda_leave(d, AJ_OK);
     if (!memory) {
         aji_free(ctx, s, sizeof(*s));
+        return NULL;
+    }
+    *s = (aji_cuda_staged){d->staged, d, memory, bytes};
+    d->staged = s;
+    if (status != AJ_OK) {
+        release_staged(memory, s);
         return NULL;
     }
     return aji_storage_user(ctx, memory, bytes, release_staged, s);

@@ -73,8 +73,8 @@ aji_value *aji_to_host(aji_value *v) {
     return aji_value_on(v, aj_cpu(v->ctx));
 }
 
-aji_value *aji_new_on_host(aji_call *c) {
-    return aji_value_new(c->ctx, aj_cpu(c->ctx), &c->out_meta[0]);
+aji_value *aji_new_on_host(const aji_call *c) {
+    return aji_value_staged(c->device, &c->out_meta[0]);
 }
 
 aj_status aji_from_host(aji_call *c, aji_value *v, aj_status status) {

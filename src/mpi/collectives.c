@@ -5,8 +5,6 @@
  *
  * What is more than one call of MPI can say (comm->most elements) goes in several: alike on all ranks, since they all know the counts that decide it.
  */
-#include <string.h>
-
 #include "mpi/counts.h"
 
 /* One call of MPI on channel(c): `polled` starts it, with &request as its last argument; `blocking` is the same without. Sets `status`. */
@@ -30,6 +28,12 @@ static MPI_Comm channel(const aji_call *c) {
     return aji_channel(c->comm);
 }
 
+/* MPI may be given device memory: the device has finished with it. Then the ranks compare what they call. */
+static aj_status begin(const aji_call *c, aji_shapes shapes, MPI_Op op, int root) {
+    aj_status status = aji_mpi_ready(c->device);
+    return status == AJ_OK ? aji_compare_call(c, shapes, op, root) : status;
+}
+
 /* ---- one count for all ranks: in pieces, one at least ---- */
 
 static aji_count piece(const aji_call *c, int64_t n, int64_t at) {
@@ -40,7 +44,7 @@ static aji_count piece(const aji_call *c, int64_t n, int64_t at) {
 #define FOR_PIECES(c, n) for (int64_t at = 0; status == AJ_OK && (at == 0 || at < (n)); at += (c)->comm->most)
 
 aj_status aji_mpi_allreduce(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op) {
-    aj_status status = aji_compare_call(c, AJI_SAME_SHAPE, op, AJI_NO_ROOT);
+    aj_status status = begin(c, AJI_SAME_SHAPE, op, AJI_NO_ROOT);
     FOR_PIECES(c, n) {
         const void *from = aji_mpi_at(in, at, type);
         void *to = aji_mpi_at(out, at, type);
@@ -62,7 +66,7 @@ static aj_status reduce_pieces(const aji_call *c, const void *in, void *out, int
 }
 
 aj_status aji_mpi_reduce(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op, int root) {
-    aj_status status = aji_compare_call(c, AJI_SAME_SHAPE, op, root);
+    aj_status status = begin(c, AJI_SAME_SHAPE, op, root);
     return status == AJ_OK ? reduce_pieces(c, in, out, n, type, op, root) : status;
 }
 
@@ -77,12 +81,12 @@ static aj_status bcast_pieces(const aji_call *c, void *data, int64_t n, MPI_Data
 }
 
 aj_status aji_mpi_bcast(const aji_call *c, void *data, int64_t n, MPI_Datatype type, int root) {
-    aj_status status = aji_compare_call(c, AJI_SAME_SHAPE, MPI_OP_NULL, root);
+    aj_status status = begin(c, AJI_SAME_SHAPE, MPI_OP_NULL, root);
     return status == AJ_OK ? bcast_pieces(c, data, n, type, root) : status;
 }
 
 aj_status aji_mpi_allgather(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type) {
-    aj_status status = aji_compare_call(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
+    aj_status status = begin(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
     aji_count m = (aji_count)n;
     if (status == AJ_OK)
         CALL(c, AJI_LARGE(MPI_Iallgather)(in, m, type, out, m, type, channel(c), &request),
@@ -92,7 +96,7 @@ aj_status aji_mpi_allgather(const aji_call *c, const void *in, void *out, int64_
 
 aj_status aji_mpi_scan(const aji_call *c, bool reversed, bool exclusive, const void *in, void *out, int64_t n, MPI_Datatype type,
                        MPI_Op op) {
-    aj_status status = aji_compare_call(c, AJI_SAME_SHAPE, op, AJI_NO_ROOT);
+    aj_status status = begin(c, AJI_SAME_SHAPE, op, AJI_NO_ROOT);
     if (status == AJ_OK)
         status = aji_comm_need_reversed(c->comm, c->op->name);
     MPI_Comm on = reversed ? c->comm->reversed : channel(c);
@@ -195,7 +199,7 @@ aj_status aji_mpi_gatherv(const aji_call *c, const void *in, void *out, const in
     bool whole = fit(c, ns);
     aj_status status = layout_open(c, &l, whole ? ns : NULL);
     if (status == AJ_OK)
-        status = aji_compare_call(c, AJI_ANY_SHAPE, MPI_OP_NULL, root);
+        status = begin(c, AJI_ANY_SHAPE, MPI_OP_NULL, root);
     if (status == AJ_OK)
         status = whole ? gatherv(c, in, (aji_count)ns[c->comm->rank], out, &l, type, root)
                        : gatherv_pieces(c, in, out, ns, &l, type, root);
@@ -231,7 +235,7 @@ aj_status aji_mpi_scatterv(const aji_call *c, const void *in, const int64_t *ns,
     bool whole = fit(c, ns);
     aj_status status = layout_open(c, &l, whole ? ns : NULL);
     if (status == AJ_OK)
-        status = aji_compare_call(c, AJI_ANY_SHAPE, MPI_OP_NULL, root);
+        status = begin(c, AJI_ANY_SHAPE, MPI_OP_NULL, root);
     if (status == AJ_OK)
         status = whole ? scatterv(c, in, &l, out, (aji_count)ns[c->comm->rank], type, root)
                        : scatterv_pieces(c, in, ns, out, &l, type, root);
@@ -239,15 +243,25 @@ aj_status aji_mpi_scatterv(const aji_call *c, const void *in, const int64_t *ns,
     return status;
 }
 
-/* As a broadcast of each rank's block. */
-static aj_status allgatherv_pieces(const aji_call *c, const void *in, void *out, const int64_t *ns, MPI_Datatype type) {
+static aj_status allgatherv(const aji_call *c, const void *in, aji_count n, void *out, const layout *l, MPI_Datatype type) {
+    aj_status status = AJ_OK;
+    CALL(c, AJI_LARGE(MPI_Iallgatherv)(in, n, type, out, l->counts, l->at, type, channel(c), &request),
+         AJI_LARGE(MPI_Allgatherv)(in, n, type, out, l->counts, l->at, type, channel(c)));
+    return status;
+}
+
+/* As gatherv_pieces. */
+static aj_status allgatherv_pieces(const aji_call *c, const void *in, void *out, const int64_t *ns, layout *l,
+                                   MPI_Datatype type) {
     aj_status status = AJ_OK;
     int64_t first = 0;
-    for (int k = 0; k < c->comm->size && status == AJ_OK; first += ns[k++]) {
-        void *block = aji_mpi_at(out, first, type);
-        if (k == c->comm->rank && ns[k] > 0)
-            memcpy(block, in, (size_t)((char *)aji_mpi_at(in, ns[k], type) - (const char *)in));
-        status = bcast_pieces(c, block, ns[k], type, k);
+    for (int k = 0; k < c->comm->size; first += ns[k++]) {
+        FOR_PIECES(c, ns[k]) {
+            l->counts[k] = piece(c, ns[k], at);
+            status = allgatherv(c, aji_mpi_at(in, at, type), k == c->comm->rank ? l->counts[k] : 0,
+                                aji_mpi_at(out, first + at, type), l, type);
+        }
+        l->counts[k] = 0;
     }
     return status;
 }
@@ -256,15 +270,13 @@ aj_status aji_mpi_allgatherv(const aji_call *c, const void *in, void *out, const
     layout l;
     if (fit(c, ns) && alike(c, ns))
         return aji_mpi_allgather(c, in, out, ns[0], type);
-    aj_status status = layout_open(c, &l, ns);
+    bool whole = fit(c, ns);
+    aj_status status = layout_open(c, &l, whole ? ns : NULL);
     if (status == AJ_OK)
-        status = aji_compare_call(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
-    aji_count n = (aji_count)ns[c->comm->rank];
-    if (status == AJ_OK && !fit(c, ns))
-        status = allgatherv_pieces(c, in, out, ns, type);
-    else if (status == AJ_OK)
-        CALL(c, AJI_LARGE(MPI_Iallgatherv)(in, n, type, out, l.counts, l.at, type, channel(c), &request),
-             AJI_LARGE(MPI_Allgatherv)(in, n, type, out, l.counts, l.at, type, channel(c)));
+        status = begin(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
+    if (status == AJ_OK)
+        status =
+            whole ? allgatherv(c, in, (aji_count)ns[c->comm->rank], out, &l, type) : allgatherv_pieces(c, in, out, ns, &l, type);
     layout_close(c, &l);
     return status;
 }
@@ -283,7 +295,7 @@ aj_status aji_mpi_reduce_scatter(const aji_call *c, const void *in, void *out, c
     layout l;
     aj_status status = layout_open(c, &l, ns);
     if (status == AJ_OK)
-        status = aji_compare_call(c, AJI_ANY_SHAPE, op, AJI_NO_ROOT);
+        status = begin(c, AJI_ANY_SHAPE, op, AJI_NO_ROOT);
     if (status == AJ_OK && !fit(c, ns))
         status = reduce_scatter_pieces(c, in, out, ns, type, op);
     else if (status == AJ_OK)
@@ -329,7 +341,7 @@ static aj_status alltoallv_pieces(const aji_call *c, const void *in, const int64
 }
 
 aj_status aji_mpi_alltoall(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type) {
-    aj_status status = aji_compare_call(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
+    aj_status status = begin(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
     aji_count m = (aji_count)n;
     if (status == AJ_OK)
         CALL(c, AJI_LARGE(MPI_Ialltoall)(in, m, type, out, m, type, channel(c), &request),
@@ -345,7 +357,7 @@ aj_status aji_mpi_alltoallv(const aji_call *c, const void *in, const int64_t *n_
     if (status == AJ_OK)
         status = layout_open(c, &from, fits ? n_out : NULL);
     if (status == AJ_OK)
-        status = aji_compare_call(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
+        status = begin(c, AJI_ANY_SHAPE, MPI_OP_NULL, AJI_NO_ROOT);
     if (status == AJ_OK)
         status =
             fits ? alltoallv(c, in, &to, out, &from, type) : alltoallv_pieces(c, in, n_in, out, n_out, &to, &from, type, whole);

@@ -61,6 +61,7 @@ typedef struct aji_mpi {
     MPI_Op own[AJI_N_OWN];
     aji_user_op *user_ops; /* user_op.c: registered, and the operator on those with their operands exchanged */
     MPI_Op exchanged;
+    bool cuda_aware; /* MPI can be given device memory (aware.c) */
     char text[160];  /* describes a request for the layer below */
     int64_t amended; /* the one in which its error says where the ranks are */
     int64_t told;    /* the error episode in which this rank has only what another one told */
@@ -111,7 +112,7 @@ int aji_mpi_irecv(const aj_comm *comm, MPI_Comm on, void *data, int64_t n, MPI_D
 int aji_mpi_get_count(const MPI_Status *status, MPI_Datatype type, int64_t *n); /* *n < 0: not a whole number of elements */
 
 /* collectives.c: on the call's communicator and channel, with int64 counts, after aji_compare_call, waiting as the communicator has agreed; what goes wrong
- * is raised. All memory that the call needs is to be there before: a rank that fails between the comparison and MPI's call leaves the others in it. */
+ * is raised. Memory may be the call's device's (aji_mpi_device): its stream is finished first. All memory that the call needs is to be there before: a rank that fails between the comparison and MPI's call leaves the others in it. */
 aj_status aji_mpi_allreduce(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op);
 aj_status aji_mpi_reduce(const aji_call *c, const void *in, void *out, int64_t n, MPI_Datatype type, MPI_Op op, int root);
 aj_status aji_mpi_bcast(const aji_call *c, void *data, int64_t n, MPI_Datatype type, int root);
@@ -202,11 +203,21 @@ aj_status aji_check_root(aji_call *c, int root);
 aj_tensor *aji_comm_apply_n(const aji_op *op, const void *attr, int n, aj_tensor *const *x, aj_comm *comm);
 /* Contiguous host memory of an operand: a reference of its own, to be released. NULL raised. */
 aji_value *aji_to_host(aji_value *v);
-/* The end of a forward that makes its result in host memory: takes over v; if all went well so far, moves it to the call's device and sets c->y[0]. v NULL:
- * raised already. */
+/* The end of a forward that makes its result in host memory, or where MPI was given it: takes over v; if all went well so far, moves it to the call's device and
+ * sets c->y[0]. v NULL: raised already. */
 aj_status aji_from_host(aji_call *c, aji_value *v, aj_status status);
-aji_value *aji_new_on_host(aji_call *c);   /* like the result, contents undefined */
-aj_status aji_return_operand(aji_call *c); /* y = x */
+aji_value *aji_new_on_host(const aji_call *c); /* like the result, contents undefined */
+aj_status aji_return_operand(aji_call *c);     /* y = x */
+
+/* aware.c: what MPI is given of values on a device: their own memory (direct), or host memory that they are copied to and from (staged). */
+bool aji_mpi_is_aware(void); /* of CUDA: by the environment, or as the MPI library says */
+/* Where MPI reads and writes the values of a device: there, or on the CPU. The operand goes there with aji_value_on. */
+aj_device aji_mpi_device(aj_device device);
+/* Before MPI is given memory of the device: what is under way on it has finished. NULL, or a device that MPI is not given: AJ_OK. */
+aj_status aji_mpi_ready(aj_device device);
+/* For MPI to write: like the result, or any, of a device, at aji_mpi_device or on the CPU. Contents undefined; NULL raised. */
+aji_value *aji_new_for_mpi(const aji_call *c, aj_device where);
+aji_value *aji_value_for_mpi(aj_device device, aj_device where, const aji_meta *meta);
 
 aj_status aji_forward_allreduce(aji_call *c); /* ops/allreduce.c: y_r = sum_k x_k */
 

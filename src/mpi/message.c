@@ -142,8 +142,9 @@ aj_status aji_message_start_send(aji_message *m, aji_value *x) {
         return AJ_OK;
     aj_ctx *ctx = x->ctx;
     /* Borrowed memory may be given back before the message has gone. */
-    m->data = aji_is_host(x->device) && aji_value_is_borrowed(x) ? aji_value_copy(x) : aji_to_host(x);
-    if (!m->data || check_told(m) != AJ_OK)
+    bool borrowed = aji_is_host(x->device) && aji_value_is_borrowed(x);
+    m->data = borrowed ? aji_value_copy(x) : aji_value_on(x, aji_mpi_device(x->device));
+    if (!m->data || aji_mpi_ready(m->data->device) != AJ_OK || check_told(m) != AJ_OK)
         return aj_ctx_status(ctx);
     int code = m->comm->checked ? send_checked(m)
                                 : aji_mpi_isend(m->comm, aji_channel(m->comm), aji_value_data(m->data), m->count,
@@ -160,8 +161,8 @@ aj_status aji_message_start_recv(aji_message *m, aj_device device, const aji_met
     if (m->peer == MPI_PROC_NULL)
         return AJ_OK;
     aj_ctx *ctx = m->ctx;
-    m->data = aji_value_new(ctx, aj_cpu(ctx), meta);
-    if (!m->data || check_told(m) != AJ_OK)
+    m->data = aji_value_for_mpi(device, aji_mpi_device(device), meta);
+    if (!m->data || aji_mpi_ready(m->data->device) != AJ_OK || check_told(m) != AJ_OK)
         return aj_ctx_status(ctx);
     MPI_Comm on = aji_channel(m->comm);
     return aji_mpi_check(ctx, m->op,
@@ -181,7 +182,7 @@ static aji_value *tail(aji_value *v, int64_t from) {
 
 /* What the message did not reach keeps the buffer's numbers. */
 static aj_status fill_tail(aji_value *y, aji_value *buffer, int64_t from) {
-    aji_value *old = buffer ? aji_to_host(buffer) : aji_value_full(y->ctx, y->device, &y->meta, 0);
+    aji_value *old = buffer ? aji_value_on(buffer, y->device) : aji_value_full(y->ctx, y->device, &y->meta, 0);
     aji_value *src = old ? tail(old, from) : NULL, *dst = src ? tail(y, from) : NULL;
     aj_status status = dst ? aji_do_copy("recv", src, dst) : aj_ctx_status(y->ctx);
     aji_value_release(dst);
@@ -236,6 +237,9 @@ static aj_status receive_checked(aji_message *m, MPI_Status *status) {
     if (result != AJ_OK)
         return result;
     m->count = m->envelope.count;
+    result = aji_mpi_ready(m->data->device);
+    if (result != AJ_OK)
+        return result;
     result =
         aji_mpi_check(m->ctx, m->op,
                       aji_mpi_irecv(comm, comm->checked->payload, aji_value_data(m->data), m->count, aji_mpi_type(m->meta.dtype),

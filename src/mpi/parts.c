@@ -80,7 +80,9 @@ aji_told *aji_tell(aji_call *c, const aji_told *arguments) {
         *all = mine;
         return all;
     }
-    if (aji_mpi_allgather(c, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T) == AJ_OK &&
+    aji_call on_host = *c; /* what goes through MPI here is no device's, which need not be waited for */
+    on_host.device = aj_cpu(c->ctx);
+    if (aji_mpi_allgather(&on_host, &mine, all, sizeof(mine) / sizeof(int64_t), MPI_INT64_T) == AJ_OK &&
         check_call(c, all, mine.call) == AJ_OK)
         return all;
     aji_told_free(c, all);
@@ -238,20 +240,20 @@ static aj_status copy_block(const aji_call *c, aji_value *v, int axis, aji_span 
     return status;
 }
 
-aji_value *aji_pack_blocks(const aji_call *c, int axis, aji_span_of *span) {
+aji_value *aji_pack_blocks(const aji_call *c, int axis, aji_span_of *span, aj_device where) {
     aji_value *x = c->x[0];
     if (is_outermost(&x->meta, axis))
-        return aji_to_host(x);
+        return aji_value_on(x, where);
     aji_meta flat = {.dtype = x->meta.dtype, .ndim = 1, .shape = {aji_meta_numel(&x->meta)}};
-    aji_value *blocks = aji_value_new(c->ctx, x->device, &flat), *host = NULL;
+    aji_value *blocks = aji_value_new(c->ctx, x->device, &flat), *there = NULL;
     aj_status status = blocks ? AJ_OK : AJ_ERR_MEMORY;
     int64_t at = 0;
     for (int k = 0; k < c->comm->size && status == AJ_OK; k++)
         status = copy_block(c, x, axis, span(c, k), blocks, &at, true);
     if (status == AJ_OK)
-        host = aji_to_host(blocks);
+        there = aji_value_on(blocks, where);
     aji_value_release(blocks);
-    return host;
+    return there;
 }
 
 aj_status aji_unpack_blocks(aji_call *c, aji_value *blocks, int axis, aji_span_of *span) {
@@ -295,13 +297,13 @@ static void clean_up(const aji_call *c, aji_packed *p) {
     aji_free(c->ctx, p->counts, counts_bytes(c));
 }
 
-static aj_status packed_open(aji_call *c, aji_packed *p, bool divides, bool with_x) {
+static aj_status packed_open(aji_call *c, aji_packed *p, bool divides, bool with_x, aj_device where) {
     const aji_axis_attr *a = c->attr;
     *p = (aji_packed){.counts = aji_alloc(c->ctx, counts_bytes(c))};
     if (p->counts && with_x)
-        p->x = divides ? aji_pack_blocks(c, a->axis, part) : aji_to_host(c->x[0]);
+        p->x = divides ? aji_pack_blocks(c, a->axis, part, where) : aji_value_on(c->x[0], where);
     if (p->x || (p->counts && !with_x))
-        p->y = aji_new_on_host(c);
+        p->y = aji_new_for_mpi(c, where);
     if (!p->y) {
         clean_up(c, p);
         return aj_ctx_status(c->ctx);
@@ -314,12 +316,12 @@ static aj_status packed_open(aji_call *c, aji_packed *p, bool divides, bool with
     return AJ_OK;
 }
 
-static aj_status run(aji_call *c, bool divides, bool with_x, aji_collective *collective) {
+static aj_status run(aji_call *c, bool divides, bool with_x, aj_device where, aji_collective *collective) {
     const aji_axis_attr *a = c->attr;
     if (c->comm->size <= 1)
         return aji_return_operand(c);
     aji_packed p;
-    aj_status status = packed_open(c, &p, divides, with_x);
+    aj_status status = packed_open(c, &p, divides, with_x, where);
     if (status != AJ_OK)
         return status;
     status = collective(c, &p);
@@ -330,9 +332,9 @@ static aj_status run(aji_call *c, bool divides, bool with_x, aji_collective *col
 }
 
 aj_status aji_join_run(aji_call *c, aji_collective *collective) {
-    return run(c, false, true, collective);
+    return run(c, false, true, aji_mpi_device(c->device), collective);
 }
 
-aj_status aji_divide_run(aji_call *c, bool with_x, aji_collective *collective) {
-    return run(c, true, with_x, collective);
+aj_status aji_divide_run(aji_call *c, bool with_x, aj_device where, aji_collective *collective) {
+    return run(c, true, with_x, where, collective);
 }

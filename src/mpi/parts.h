@@ -54,13 +54,13 @@ typedef struct aji_span {
     int64_t at, length;
 } aji_span;
 typedef aji_span aji_span_of(const aji_call *c, int k);
-/* The operand as blocks, in host memory: its own, where they lie there already. NULL raised. */
-aji_value *aji_pack_blocks(const aji_call *c, int axis, aji_span_of *span);
-/* Sets c->y[0]: made of blocks, given in host memory by a value like the result. */
+/* The operand as blocks for MPI, on device `where`: its own memory, where they lie there already. NULL raised. */
+aji_value *aji_pack_blocks(const aji_call *c, int axis, aji_span_of *span, aj_device where);
+/* Sets c->y[0]: made of blocks, given by a value like the result, in host memory or on the call's device. */
 aj_status aji_unpack_blocks(aji_call *c, aji_value *blocks, int axis, aji_span_of *span);
 int64_t aji_row(const aji_meta *meta, int axis); /* entries for one index along the axis */
 
-/* What MPI gets: the operand and the result, contiguous in host memory. One of them is blocks, of counts[k] entries for rank k. */
+/* What MPI gets: the operand and the result, contiguous, in host memory or on the device. One of them is blocks, of counts[k] entries for rank k. */
 typedef struct aji_packed {
     aji_value *x, *y;
     int64_t *counts;
@@ -69,9 +69,9 @@ typedef struct aji_packed {
 } aji_packed;
 typedef aj_status aji_collective(aji_call *c, const aji_packed *p);
 /* The forward of these operations: packs, makes the collective, and sets c->y[0]. The results of a join are blocks, and so are the operands of a division.
- * with_x false: this rank's operand does not count. */
+ * with_x false: this rank's operand does not count. where: the device on which MPI, or the collective, reads and writes: the call's or the CPU. */
 aj_status aji_join_run(aji_call *c, aji_collective *collective);
-aj_status aji_divide_run(aji_call *c, bool with_x, aji_collective *collective);
+aj_status aji_divide_run(aji_call *c, bool with_x, aj_device where, aji_collective *collective);
 
 /* The adjoints, with known parts. */
 aj_tensor *aji_gather_parts(aj_tensor *x, int axis, int root, aji_parts *parts, aj_comm *comm);

@@ -94,6 +94,10 @@ bool aji_by_records(const aji_call *c, const aji_rank_reduction *r) {
     return kind_of(c, r->op) != NULL;
 }
 
+aj_device aji_reduction_device(const aji_call *c, const aji_rank_reduction *r) {
+    return aji_by_records(c, r) || !predefined_of(r->op) ? aj_cpu(c->ctx) : aji_mpi_device(c->device);
+}
+
 aj_status aji_reduction_open(const aji_call *c, const aji_rank_reduction *r, aji_records *records, int64_t n,
                              const aji_value *x) {
     aji_own own = r->op == MPI_MAX ? AJI_OWN_MAX : r->op == MPI_MIN ? AJI_OWN_MIN : AJI_OWN_PRODUCT;

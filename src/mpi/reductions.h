@@ -20,6 +20,8 @@ bool aji_reduction_needs_operand(MPI_Op op);
 /* Is this reduction there for the operand's dtype, with a derivative where one is needed? Alike on all ranks. The result is like the operand. */
 aj_status aji_check_reduction(aji_call *c, aji_rank_reduction *r);
 
+/* Where MPI reduces the operand: on its device where MPI is given that and the operation is one of MPI's own; else on the CPU. */
+aj_device aji_reduction_device(const aji_call *c, const aji_rank_reduction *r);
 /* Does it run on records? Then: open them for an operand; memory for what is kept, like y; reduce; take the result. Of nothing recorded nothing is kept. */
 bool aji_by_records(const aji_call *c, const aji_rank_reduction *r);
 aj_status aji_reduction_open(const aji_call *c, const aji_rank_reduction *r, aji_records *records, int64_t n, const aji_value *x);

@@ -190,6 +190,7 @@ aj_status aji_mpi_attach(aj_ctx *ctx, const char *op) {
     mpi->layer = (aji_layer){.scope_mark = scope_mark, .scope_restore = scope_restore, .destroy = destroy};
     mpi->ctx = ctx;
     mpi->in_flight_end = &mpi->in_flight;
+    mpi->cuda_aware = aji_mpi_is_aware();
     /* The keys last: MPI_Finalize finds this state by them. */
     if ((status = aji_operators_attach(mpi, op)) != AJ_OK || (status = make_keys(mpi, op)) != AJ_OK) {
         aji_free(ctx, mpi, sizeof(*mpi));

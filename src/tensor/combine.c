@@ -34,6 +34,11 @@ static bool flip(combiner *c, int t, int k) {
     case AJI_STEP_SCALE:
         step->imm[0] = -step->imm[0];
         return true;
+    case AJI_STEP_ADD_SCALAR:
+        step->opcode = AJI_STEP_AFFINE;
+        step->imm[1] = step->imm[0];
+        step->imm[0] = -1;
+        return true;
     case AJI_STEP_MUL: /* hand on to the one step that reads the product */
         for (int next = t + 1; step->src[0] != step->src[1] && c->uses[t] == 1 && next < p->n_steps; next++)
             for (int i = 0; i < aji_step_arity(p->steps[next].opcode); i++)

@@ -88,6 +88,7 @@ aj_status aj_ctx_create(aj_ctx **ctx, const aj_ctx_opts *opts) {
         return AJ_ERR_MEMORY;
     memset(c, 0, bytes);
     c->opts = o;
+    c->pool.caches = aji_pool_open(&c->opts);
     c->fuse = fuses_by_environment();
     c->stat[AJ_STAT_ALLOCATIONS] = 1;
     c->cpu = (struct aji_device){.table = &aji_cpu_table, .ctx = c, .name = "cpu"};
@@ -200,6 +201,17 @@ double aji_ctx_timeout(const aj_ctx *ctx) {
 
 bool aji_ctx_checked(const aj_ctx *ctx) {
     return ctx->opts.checked;
+}
+
+bool aji_ctx_stages_mpi(const aj_ctx *ctx) {
+    return ctx->stages_mpi;
+}
+
+aj_status aj_cuda_deactivate_aware_mpi(aj_ctx *ctx) {
+    if (!ctx)
+        return AJ_ERR_ARG;
+    ctx->stages_mpi = true;
+    return AJ_OK;
 }
 
 const char *aji_ctx_operation(const aj_ctx *ctx) {

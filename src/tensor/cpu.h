@@ -55,7 +55,7 @@ void aji_copy_region(void *dst, const void *src, aji_walk *walk, size_t size);
 
 /* ---- elementwise steps (cpu_steps.c) ---- */
 
-#define AJI_BLOCK 512 /* elements that one call of a kernel works on at most */
+#define AJI_BLOCK 512 /* elements of a block: what the first-level cache holds of each value of a program */
 
 /* dst[i] = step(src[0][i], ...) for n elements. dst overlaps no source, but may be one whose entries have the size of the result's. */
 typedef void aji_kernel(int n, void *dst, const void *const src[3], const double imm[2]);

@@ -5,7 +5,7 @@
  * never see a loop or an address.
  *
  * The interpreter goes through the outputs' space (space_internal.h) in blocks of at most AJI_BLOCK elements, which lie in one row, or where rows are
- * short and nothing is reduced, in several. Per block every step is one call of a vectorised kernel, so intermediate results stay in
+ * short and nothing is reduced, in several. (A step alone goes through rows at once.) Per block every step is one call of a vectorised kernel, so intermediate results stay in
  * the first-level cache, and the interpreter's own cost is shared by all elements of a block. Each value that the program reads or computes has
  * a *place*:
  *
@@ -35,6 +35,7 @@
 #define MOST_AHEAD 8 /* streams */
 #define LONG_ROW 8   /* elements: vectors pay */
 #define SHORT_ROW 64 /* elements: blocks of several rows pay */
+#define LONG_BLOCK (1 << 30)
 
 typedef enum input_kind { UNUSED, ONE_NUMBER, DIRECT, COPIED } input_kind;
 
@@ -326,7 +327,8 @@ static void look_ahead(plan *p, int64_t column, int n) {
     }
 }
 
-/* Memory takes as long as the arithmetic: the next block comes while this one is computed, a part of it with each step. */
+/* Memory takes as long as the arithmetic: the next block comes while this one is computed, a part of it with each step. A step alone does not need it: the
+ * machine sees where it goes. */
 static inline __attribute__((always_inline)) void fetch_ahead(const plan *p, int s, int n) {
     enum { LINE = 64 };
     for (int k = 0; k < p->n_ahead; k++) {
@@ -343,7 +345,7 @@ static inline __attribute__((always_inline)) void fetch_ahead(const plan *p, int
 
 static void run_steps(plan *p, int64_t column, int n) {
     bool boxes = p->space.n_boxes > 0;
-    bool long_enough = n >= SHORT_ROW && p->rows == 0;
+    bool long_enough = n >= SHORT_ROW && p->rows == 0 && p->n_steps > 1;
     if (long_enough)
         look_ahead(p, column, n);
     for (int s = 0; s < p->n_steps; s++) {
@@ -387,16 +389,21 @@ static void run_block(plan *p, int64_t column, int n) {
 /* ---- run ---- */
 
 /* Equal blocks, of whole vectors. */
-static int64_t block_end(int64_t column, int64_t length) {
-    int64_t left = length - column, blocks = (left + AJI_BLOCK - 1) / AJI_BLOCK;
+static int64_t block_end(int64_t column, int64_t length, int64_t most) {
+    int64_t left = length - column, blocks = (left + most - 1) / most;
     return blocks > 1 ? column + ((left + blocks - 1) / blocks + 7) / 8 * 8 : length;
 }
 
+/* One step from memory to memory leaves nothing in the cache for another: then a block is as long as a kernel counts. */
+static int64_t most_of_a_block(const plan *p) {
+    return p->n_steps == 1 && p->n_slots == 0 && p->space.n_boxes == 0 ? LONG_BLOCK : AJI_BLOCK;
+}
+
 static void run_rows(plan *p) {
-    int64_t length = p->space.shape[p->space.ndim - 1];
+    int64_t length = p->space.shape[p->space.ndim - 1], most = most_of_a_block(p);
     do
         for (int64_t column = 0, end; column < length; column = end) {
-            end = block_end(column, length);
+            end = block_end(column, length, most);
             run_block(p, column, (int)(end - column));
         }
     while (aji_space_next(&p->space, 0, p->space.ndim - 1));
@@ -518,7 +525,7 @@ static char *reduce_rows(plan *p, int first_reduced) {
     aji_accumulator_begin(&p->sum, length < AJI_BLOCK ? (int)length : AJI_BLOCK);
     do {
         for (int64_t column = 0, end; column < length; column = end) {
-            end = block_end(column, length);
+            end = block_end(column, length, AJI_BLOCK);
             accumulate_block(p, column, (int)(end - column));
         }
     } while (aji_space_next(&p->space, first_reduced, p->space.ndim - 1));
@@ -558,7 +565,7 @@ static void reduce_all(plan *p, const target *r) {
             continue;
         }
         for (int64_t column = 0, end; column < p->space.shape[row]; column = end) {
-            end = block_end(column, p->space.shape[row]);
+            end = block_end(column, p->space.shape[row], AJI_BLOCK);
             store(p, r, column, (int)(end - column), reduce_columns(p, first_reduced, column, (int)(end - column)));
         }
     } while (aji_space_next(&p->space, 0, first_reduced));

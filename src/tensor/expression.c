@@ -14,13 +14,13 @@ bool aji_value_is_pending(const aji_value *v) {
 }
 
 static aji_value *new_pending(aj_ctx *ctx, aj_device device, const aji_meta *meta, aji_pending kind) {
-    aji_value *v = aji_alloc(ctx, sizeof(*v));
+    aji_value *v = aji_alloc_small(ctx, sizeof(*v));
     if (!v)
         return NULL;
     v->refs = 1;
     v->users = v->number = 0;
     v->visit = 0;
-    v->saved = v->passed = false;
+    v->saved = v->passed = v->within = false;
     v->ctx = ctx;
     v->device = device;
     v->meta = *meta;
@@ -243,6 +243,8 @@ aji_value *aji_value_placed(aji_value *v, const aji_meta *meta, const int64_t *l
 
 aji_value *aji_value_step(aj_ctx *ctx, aj_device device, const aji_meta *meta, const aji_step *step, int n,
                           aji_value *const *src) {
+    if (is_little(device, meta, n, src)) /* none of them a constant then, which would be pending */
+        return compute_now(ctx, device, meta, step, n, src);
     aji_step folded = *step;
     double number;
     if (fold_constants(step, n, src, meta, &number))

@@ -5,7 +5,7 @@
 
 aj_tensor *aji_tensor_wrap(aji_value *v, const char *by) {
     aj_ctx *ctx = v->ctx;
-    aj_tensor *t = aji_alloc(ctx, sizeof(*t));
+    aj_tensor *t = aji_alloc_small(ctx, sizeof(*t));
     if (!t) {
         aji_value_release(v);
         return NULL;
@@ -21,7 +21,7 @@ void aji_tensor_free(aj_tensor *t) {
     aji_list_remove(&t->list);
     aji_link_release(t->link);
     aji_value_release(t->value);
-    aji_free(ctx, t, sizeof(*t));
+    aji_free_small(ctx, t, sizeof(*t));
     ctx->stat[AJ_STAT_TENSORS]--;
 }
 
@@ -85,15 +85,6 @@ void aji_tensor_set_link(aj_tensor *t, aji_link *link, int out) {
     t->link = link;
     t->link_out = out;
     aji_link_release(old);
-}
-
-void aji_link_retain(aji_link *link) {
-    link->refs++;
-}
-
-void aji_link_release(aji_link *link) {
-    if (link && --link->refs == 0)
-        link->free(link);
 }
 
 void aji_tensor_set_value(aj_tensor *t, aji_value *v) {

@@ -19,26 +19,6 @@ bool aji_dtype_valid(aj_dtype dtype) {
     return (unsigned)dtype <= AJ_U8;
 }
 
-bool aji_dtype_is_float(aj_dtype dtype) {
-    return dtype == AJ_F64 || dtype == AJ_F32;
-}
-
-int64_t aji_meta_numel(const aji_meta *meta) {
-    int64_t n = 1;
-    for (int i = 0; i < meta->ndim; i++)
-        n *= meta->shape[i];
-    return n;
-}
-
-bool aji_same_shape(const aji_meta *a, const aji_meta *b) {
-    if (a->ndim != b->ndim)
-        return false;
-    for (int d = 0; d < a->ndim; d++)
-        if (a->shape[d] != b->shape[d])
-            return false;
-    return true;
-}
-
 /* Products of the extents that are not 0 must stay far from overflow: strides and counts of bytes are made of them. */
 static aj_status check_addressable(aj_ctx *ctx, const char *op, int ndim, const int64_t *shape) {
     int64_t n = 1;

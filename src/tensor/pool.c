@@ -8,16 +8,14 @@
 
 #include "tensor/tensor_private.h"
 
-#define ALIGNMENT 64
-
 #if defined(__SANITIZE_ADDRESS__)
 #define POOL_HIDES_ERRORS 1 /* a cached block would hide a use after free */
 #else
 #define POOL_HIDES_ERRORS 0
 #endif
 
-/* Up to SMALL bytes a class for each multiple of the alignment, then four to each power of two. */
-enum { SMALL = 1024, SMALL_CLASSES = SMALL / ALIGNMENT, SMALL_LOG2 = 10 };
+/* Behind the small classes there are four to each power of two. */
+enum { ALIGNMENT = AJI_POOL_ALIGNMENT, SMALL = AJI_POOL_SMALL, SMALL_CLASSES = SMALL / ALIGNMENT, SMALL_LOG2 = 10 };
 
 /* The class of a size, and the size that blocks of that class have. */
 static inline int size_class(size_t bytes, size_t *block) {
@@ -37,13 +35,26 @@ int aji_pool_class(size_t bytes, size_t *block) {
     return size_class(bytes, block);
 }
 
-static bool is_cached(const aj_ctx *ctx) {
-    return !POOL_HIDES_ERRORS && !ctx->opts.disable_pool;
+bool aji_pool_open(const aj_ctx_opts *opts) {
+    return !POOL_HIDES_ERRORS && !opts->disable_pool;
 }
 
 static void *allocate(aj_ctx *ctx, size_t block) {
     ctx->stat[AJ_STAT_ALLOCATIONS]++;
     return ctx->opts.alloc(block, ALIGNMENT, ctx->opts.alloc_user);
+}
+
+/* A block that the pool does not have. */
+static void *allocate_block(aj_ctx *ctx, size_t block) {
+    void *memory = allocate(ctx, block);
+    if (!memory && ctx->stat[AJ_STAT_CACHED_BYTES] > 0) {
+        aji_pool_flush(ctx);
+        memory = allocate(ctx, block);
+    }
+    if (!memory)
+        aj_raise(ctx, AJ_ERR_MEMORY, "adjoin: out of memory: the allocator refused %zu bytes (%lld bytes of tensors are alive)",
+                 block, (long long)ctx->stat[AJ_STAT_LIVE_BYTES]);
+    return memory;
 }
 
 void *aji_alloc(aj_ctx *ctx, size_t bytes) {
@@ -53,20 +64,11 @@ void *aji_alloc(aj_ctx *ctx, size_t bytes) {
     }
     size_t block;
     int class = size_class(bytes, &block);
-    void *memory = is_cached(ctx) ? ctx->pool.free_list[class] : NULL;
-    if (memory) {
-        memcpy(&ctx->pool.free_list[class], memory, sizeof(void *));
-        ctx->stat[AJ_STAT_CACHED_BYTES] -= (int64_t)block;
-        return memory;
-    }
-    memory = allocate(ctx, block);
-    if (!memory && ctx->stat[AJ_STAT_CACHED_BYTES] > 0) {
-        aji_pool_flush(ctx);
-        memory = allocate(ctx, block);
-    }
+    void *memory = ctx->pool.free_list[class];
     if (!memory)
-        aj_raise(ctx, AJ_ERR_MEMORY, "adjoin: out of memory: the allocator refused %zu bytes (%lld bytes of tensors are alive)",
-                 block, (long long)ctx->stat[AJ_STAT_LIVE_BYTES]);
+        return allocate_block(ctx, block);
+    memcpy(&ctx->pool.free_list[class], memory, sizeof(void *));
+    ctx->stat[AJ_STAT_CACHED_BYTES] -= (int64_t)block;
     return memory;
 }
 
@@ -80,7 +82,7 @@ void aji_free(aj_ctx *ctx, void *memory, size_t bytes) {
         return;
     size_t block;
     int class = size_class(bytes, &block);
-    if (!is_cached(ctx)) {
+    if (!ctx->pool.caches) {
         ctx->opts.free(memory, block, ctx->opts.alloc_user);
         return;
     }

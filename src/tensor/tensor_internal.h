@@ -20,7 +20,9 @@ int aji_pool_class(size_t bytes, size_t *block);
 
 /* ---- errors (error.c) ---- */
 const char *aji_shape_text(int ndim, const int64_t *shape, char text[160]); /* "(3, 4)"; returns text */
-bool aji_dtype_is_float(aj_dtype dtype);
+static inline bool aji_dtype_is_float(aj_dtype dtype) {
+    return dtype == AJ_F64 || dtype == AJ_F32;
+}
 bool aji_dtype_valid(aj_dtype dtype);
 
 /* ---- what a tensor is like ---- */
@@ -30,10 +32,22 @@ typedef struct aji_meta {
     int64_t shape[AJ_MAX_NDIM];
 } aji_meta;
 
-int64_t aji_meta_numel(const aji_meta *meta);
+static inline int64_t aji_meta_numel(const aji_meta *meta) {
+    int64_t n = 1;
+    for (int d = 0; d < meta->ndim; d++)
+        n *= meta->shape[d];
+    return n;
+}
+
+static inline bool aji_same_shape(const aji_meta *a, const aji_meta *b) {
+    bool same = a->ndim == b->ndim;
+    for (int d = 0; same && d < a->ndim; d++)
+        same = a->shape[d] == b->shape[d];
+    return same;
+}
+
 /* Fill in meta after checking dtype, ndim, extents and their product; raises AJ_ERR_ARG or AJ_ERR_SHAPE naming op. */
 aj_status aji_meta_set(aj_ctx *ctx, const char *op, aji_meta *meta, aj_dtype dtype, int ndim, const int64_t *shape);
-bool aji_same_shape(const aji_meta *a, const aji_meta *b);
 /* NumPy's rule: out = the shape to which all n broadcast; raises AJ_ERR_SHAPE naming op and both shapes. Does not touch out->dtype. */
 aj_status aji_broadcast_shape(aj_ctx *ctx, const char *op, int n, const aji_meta *const *in, aji_meta *out);
 /* Negative axes count from the end; raises AJ_ERR_ARG naming op, the axis and the range. */
@@ -62,6 +76,7 @@ struct aji_value {
     int64_t visit; /* the last traversal that came here */
     bool saved;    /* a node holds it for its vjp */
     bool passed;   /* it was computed on the way to another value once, and not stored */
+    bool within;   /* it lies in the block of its storage, and goes with that */
     int64_t numel;
     aj_ctx *ctx;
     aj_device device;
@@ -80,9 +95,16 @@ aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes); /* NU
 /* User memory: adopted if there is a deleter (which runs once, also on failure), else borrowed. */
 aji_storage *aji_storage_user(aj_ctx *ctx, void *data, size_t bytes, void (*deleter)(void *data, void *user), void *user);
 aji_value *aji_value_new(aj_ctx *ctx, aj_device device, const aji_meta *meta); /* contiguous, contents undefined; NULL raised */
-aji_value *aji_value_retain(aji_value *v);
-aji_value *aji_value_save(aji_value *v); /* retain, for a vjp: worth storing where that is cheaper than computing it again */
-void aji_value_release(aji_value *v);    /* NULL is fine */
+static inline aji_value *aji_value_retain(aji_value *v) {
+    v->refs++;
+    return v;
+}
+/* retain, for a vjp: worth storing where that is cheaper than computing it again */
+static inline aji_value *aji_value_save(aji_value *v) {
+    v->saved = true;
+    return aji_value_retain(v);
+}
+void aji_value_release(aji_value *v); /* NULL is fine */
 /* A window on v's storage with other shape, strides and offset; retains the storage. */
 aji_value *aji_value_view(aji_value *v, const aji_meta *meta, const int64_t *strides, int64_t offset);
 void aji_value_set_contiguous(aji_value *v);                         /* strides of v->meta */
@@ -97,6 +119,8 @@ bool aji_value_exclusive(const aji_value *v);
 bool aji_value_is_borrowed(const aji_value *v); /* on user memory that may be given back at any time */
 /* A contiguous copy on a device, or v itself, retained, if it is there and contiguous. */
 aji_value *aji_value_on(aji_value *v, aj_device device);
+/* In host memory, contents undefined, for numbers that come from a device or go there (its `staging`). */
+aji_value *aji_value_staged(aj_device device, const aji_meta *meta);
 /* First element's address. Only for device code, and for host code when the device is the CPU (aji_is_host). */
 void *aji_value_data(const aji_value *v);
 bool aji_is_host(aj_device device);
@@ -126,8 +150,13 @@ const aji_meta *aji_tensor_meta(const aj_tensor *t);
 aj_tensor *aji_tensor_wrap(aji_value *v, const char *by);
 aji_link *aji_tensor_link(const aj_tensor *t, int *out);         /* what it depends on; NULL: a constant. Borrowed */
 void aji_tensor_set_link(aj_tensor *t, aji_link *link, int out); /* retains link, releases the old one */
-void aji_link_retain(aji_link *link);
-void aji_link_release(aji_link *link);
+static inline void aji_link_retain(aji_link *link) {
+    link->refs++;
+}
+static inline void aji_link_release(aji_link *link) { /* NULL is fine */
+    if (link && --link->refs == 0)
+        link->free(link);
+}
 void aji_tensor_set_value(aj_tensor *t, aji_value *v); /* takes over the reference; for parameters */
 /* Forbid t as an operand from now on. Returns its value, the handle's own reference handed to the caller; NULL raised. */
 aji_value *aji_tensor_consume(aj_tensor *t, const char *consumer);
@@ -165,6 +194,7 @@ void aji_ctx_replace_error(aj_ctx *ctx, aj_status status, const char *format, ..
 /* More to say of the context's error: a text behind its first line. */
 void aji_ctx_amend_error(aj_ctx *ctx, const char *more);
 bool aji_ctx_checked(const aj_ctx *ctx);
+bool aji_ctx_stages_mpi(const aj_ctx *ctx);     /* aj_cuda_deactivate_aware_mpi */
 int64_t aji_ctx_error_epoch(const aj_ctx *ctx); /* counts clear_error calls: tells one error episode from the next */
 aj_scope *aji_ctx_scope(const aj_ctx *ctx);     /* the innermost open scope */
 aj_scope *aji_scope_parent(const aj_scope *scope);
@@ -250,10 +280,10 @@ const char *aji_step_name(aji_opcode opcode);
 typedef enum aji_reduction { AJI_SUM, AJI_PROD, AJI_MAX, AJI_MIN } aji_reduction;
 
 typedef struct aji_device_table {
-    bool mpi_reads;                                 /* a CUDA-aware MPI can be given its addresses */
     void *(*alloc)(aj_device device, size_t bytes); /* NULL raised */
     void (*free)(aj_device device, void *memory, size_t bytes);
-    /* Host memory may be freed or changed once these return; it is what all earlier work on device_memory left, or was given. */
+    /* Host memory may be freed or changed once these return (what `staging` made and upload reads: freed, but changed only after `wait`); it is what all earlier work
+     * on device_memory left, or was given. */
     aj_status (*upload)(aj_device device, void *device_memory, const void *host, size_t bytes);
     aj_status (*download)(aj_device device, void *host, const void *device_memory, size_t bytes);
     /* A storage in host memory that upload and download are fast with; NULL raised. Empty: any host memory will do. */
@@ -285,7 +315,9 @@ typedef struct aji_device_table {
     aj_status (*logdet)(aj_ctx *ctx, const aji_value *a,
                         const aji_value *out); /* log |det a|, out[...] without the last two axes */
     aj_status (*wait)(aj_device device);       /* all earlier work has finished */
-    void (*destroy)(aj_device device);         /* of a device that aji_ctx_add_device was given: with its context */
+    /* The same, and an MPI library that knows such devices can be given its addresses until the device is destroyed. Empty: it cannot. */
+    aj_status (*ready_for_mpi)(aj_device device);
+    void (*destroy)(aj_device device); /* of a device that aji_ctx_add_device was given: with its context */
 } aji_device_table;
 
 #define AJI_DEVICE_NAME 16

@@ -4,6 +4,8 @@
 #ifndef AJI_TENSOR_PRIVATE_H
 #define AJI_TENSOR_PRIVATE_H
 
+#include <string.h>
+
 #include "tensor/tensor_internal.h"
 
 /* Intrusive doubly linked list with a sentinel: O(1) removal, no allocation. */
@@ -77,7 +79,10 @@ struct aj_scope {
 };
 
 /* The pool: free blocks by size class (pool.c). */
+/* Up to SMALL bytes there is a class for each multiple of the alignment. */
+enum { AJI_POOL_ALIGNMENT = 64, AJI_POOL_SMALL = 1024 };
 typedef struct aji_pool {
+    bool caches; /* else all lists are empty */
     void *free_list[AJI_POOL_CLASSES];
 } aji_pool;
 
@@ -86,8 +91,9 @@ struct aj_ctx {
     aj_ctx_opts opts;
     aji_pool pool;
     int64_t stat[AJ_STAT_DEVICE_PEAK_BYTES + 1];
-    int64_t visits; /* traversals of pending values so far */
-    bool fuse;      /* elementwise work is left pending, and evaluated together */
+    int64_t visits;  /* traversals of pending values so far */
+    bool fuse;       /* elementwise work is left pending, and evaluated together */
+    bool stages_mpi; /* MPI is not given device memory */
     struct aji_device cpu, test;
     const struct aji_device *devices; /* those that were added */
     aj_scope root, *scope;
@@ -100,7 +106,31 @@ struct aj_ctx {
     char error[AJI_ERROR_TEXT];
 };
 
-void aji_pool_flush(aj_ctx *ctx); /* give the cached blocks back to the allocator */
+bool aji_pool_open(const aj_ctx_opts *opts); /* does it cache? */
+void aji_pool_flush(aj_ctx *ctx);            /* give the cached blocks back to the allocator */
+
+/* aji_alloc and aji_free for a constant size of at most AJI_POOL_SMALL bytes, in a few instructions where the pool has a block. */
+static inline void *aji_alloc_small(aj_ctx *ctx, size_t bytes) {
+    size_t class = (bytes - 1) / AJI_POOL_ALIGNMENT;
+    void *memory = ctx->pool.free_list[class];
+    if (!memory)
+        return aji_alloc(ctx, bytes);
+    memcpy(&ctx->pool.free_list[class], memory, sizeof(void *));
+    ctx->stat[AJ_STAT_CACHED_BYTES] -= (int64_t)(class + 1) * AJI_POOL_ALIGNMENT;
+    return memory;
+}
+
+static inline void aji_free_small(aj_ctx *ctx, void *memory, size_t bytes) {
+    size_t class = (bytes - 1) / AJI_POOL_ALIGNMENT;
+    if (!ctx->pool.caches) {
+        aji_free(ctx, memory, bytes);
+        return;
+    }
+    memcpy(memory, &ctx->pool.free_list[class], sizeof(void *));
+    ctx->pool.free_list[class] = memory;
+    ctx->stat[AJ_STAT_CACHED_BYTES] += (int64_t)(class + 1) * AJI_POOL_ALIGNMENT;
+}
+
 void aji_scope_init(aj_ctx *ctx, aj_scope *scope, aj_scope *parent);
 void aji_scope_clear(aj_scope *scope); /* release what it owns */
 void aji_tensor_free(aj_tensor *t);

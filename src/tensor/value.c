@@ -6,8 +6,13 @@
 
 #include "tensor/expression.h"
 
-/* Little data lies behind its header, in one block of memory. */
-enum { HEADER = (sizeof(aji_storage) + 63) / 64 * 64, LITTLE = 64 };
+/* Little data, its storage and the value on all of it are one block of memory. */
+enum { LITTLE = 64 };
+typedef struct little {
+    aji_storage storage; /* first */
+    aji_value value;
+    _Alignas(64) unsigned char data[LITTLE];
+} little;
 
 static void count_live(aj_ctx *ctx, int64_t bytes) {
     int64_t live = ctx->stat[AJ_STAT_LIVE_BYTES] += bytes;
@@ -15,20 +20,40 @@ static void count_live(aj_ctx *ctx, int64_t bytes) {
         ctx->stat[AJ_STAT_PEAK_BYTES] = live;
 }
 
+static void count_storage(const aji_storage *s) {
+    count_live(s->ctx, (int64_t)s->bytes);
+    s->ctx->stat[AJ_STAT_STORAGES]++;
+}
+
+static little *little_new(aj_ctx *ctx, aj_device device, size_t bytes) {
+    little *l = aji_alloc_small(ctx, sizeof(*l));
+    if (!l)
+        return NULL;
+    l->storage =
+        (aji_storage){.refs = 1, .owner = AJI_WITHIN, .ctx = ctx, .device = device, .data = l->data, .bytes = bytes ? bytes : 1};
+    count_storage(&l->storage);
+    return l;
+}
+
+static bool is_little(aj_device device, size_t bytes) {
+    return bytes <= LITTLE && aji_is_host(device);
+}
+
 aji_storage *aji_storage_new(aj_ctx *ctx, aj_device device, size_t bytes) {
-    bool within = bytes <= LITTLE && aji_is_host(device);
-    aji_storage *s = aji_alloc(ctx, within ? HEADER + LITTLE : sizeof(*s));
+    if (is_little(device, bytes)) {
+        little *l = little_new(ctx, device, bytes);
+        return l ? &l->storage : NULL;
+    }
+    aji_storage *s = aji_alloc_small(ctx, sizeof(*s));
     if (!s)
         return NULL;
-    *s = (aji_storage){
-        .refs = 1, .owner = within ? AJI_WITHIN : AJI_OWNED, .ctx = ctx, .device = device, .bytes = bytes ? bytes : 1};
-    s->data = within ? (char *)s + HEADER : device->table->alloc(device, s->bytes);
+    *s = (aji_storage){.refs = 1, .owner = AJI_OWNED, .ctx = ctx, .device = device, .bytes = bytes ? bytes : 1};
+    s->data = device->table->alloc(device, s->bytes);
     if (!s->data) {
-        aji_free(ctx, s, sizeof(*s));
+        aji_free_small(ctx, s, sizeof(*s));
         return NULL;
     }
-    count_live(ctx, (int64_t)s->bytes);
-    ctx->stat[AJ_STAT_STORAGES]++;
+    count_storage(s);
     return s;
 }
 
@@ -75,7 +100,10 @@ void aji_storage_release(aji_storage *s) {
         return;
     free_data(s);
     s->ctx->stat[AJ_STAT_STORAGES]--;
-    aji_free(s->ctx, s, s->owner == AJI_WITHIN ? HEADER + LITTLE : sizeof(*s));
+    if (s->owner == AJI_WITHIN)
+        aji_free_small(s->ctx, s, sizeof(little));
+    else
+        aji_free_small(s->ctx, s, sizeof(*s));
 }
 
 aj_status aji_storage_own(aji_storage *s) {
@@ -100,18 +128,12 @@ void aji_value_set_contiguous(aji_value *v) {
     }
 }
 
-aji_value *aji_value_over(aji_storage *storage, const aji_meta *meta) {
-    if (!storage)
-        return NULL;
-    aji_value *v = aji_alloc(storage->ctx, sizeof(*v));
-    if (!v) {
-        aji_storage_release(storage);
-        return NULL;
-    }
+static aji_value *begin_value(aji_value *v, aji_storage *storage, const aji_meta *meta, bool within) {
     v->refs = 1;
     v->users = v->number = 0;
     v->visit = 0;
     v->saved = v->passed = false;
+    v->within = within;
     v->ctx = storage->ctx;
     v->device = storage->device;
     v->meta = *meta;
@@ -122,29 +144,39 @@ aji_value *aji_value_over(aji_storage *storage, const aji_meta *meta) {
     return v;
 }
 
+static size_t value_bytes(const aji_meta *meta) {
+    return (size_t)aji_meta_numel(meta) * aj_dtype_size(meta->dtype);
+}
+
+aji_value *aji_value_over(aji_storage *storage, const aji_meta *meta) {
+    if (!storage)
+        return NULL;
+    aji_value *v = aji_alloc_small(storage->ctx, sizeof(*v));
+    if (!v) {
+        aji_storage_release(storage);
+        return NULL;
+    }
+    return begin_value(v, storage, meta, false);
+}
+
 aji_value *aji_value_new(aj_ctx *ctx, aj_device device, const aji_meta *meta) {
-    size_t bytes = (size_t)aji_meta_numel(meta) * aj_dtype_size(meta->dtype);
-    return aji_value_over(aji_storage_new(ctx, device, bytes), meta);
-}
-
-aji_value *aji_value_retain(aji_value *v) {
-    v->refs++;
-    return v;
-}
-
-aji_value *aji_value_save(aji_value *v) {
-    v->saved = true;
-    return aji_value_retain(v);
+    size_t bytes = value_bytes(meta);
+    if (!is_little(device, bytes))
+        return aji_value_over(aji_storage_new(ctx, device, bytes), meta);
+    little *l = little_new(ctx, device, bytes);
+    return l ? begin_value(&l->value, &l->storage, meta, true) : NULL;
 }
 
 void aji_value_release(aji_value *v) {
     if (!v || --v->refs > 0)
         return;
-    if (v->storage)
-        aji_storage_release(v->storage);
-    else
+    aji_storage *storage = v->storage;
+    if (!storage)
         aji_expression_release(v);
-    aji_free(v->ctx, v, sizeof(*v));
+    if (!v->within)
+        aji_free_small(v->ctx, v, sizeof(*v));
+    if (storage)
+        aji_storage_release(storage);
 }
 
 aji_value *aji_value_view(aji_value *v, const aji_meta *meta, const int64_t *strides, int64_t offset) {
@@ -295,6 +327,12 @@ double aji_decode(aj_dtype dtype, const void *data) {
     return NAN;
 }
 
+aji_value *aji_value_staged(aj_device device, const aji_meta *meta) {
+    if (!device->table->staging)
+        return aji_value_new(device->ctx, aj_cpu(device->ctx), meta);
+    return aji_value_over(device->table->staging(device, value_bytes(meta)), meta);
+}
+
 aji_value *aji_value_on(aji_value *v, aj_device device) {
     if (aji_value_evaluate(v) != AJ_OK)
         return NULL;
@@ -307,10 +345,8 @@ aji_value *aji_value_on(aji_value *v, aj_device device) {
         aji_value_release(from);
         return there;
     }
-    size_t bytes = (size_t)aji_meta_numel(&v->meta) * aj_dtype_size(v->meta.dtype);
-    bool staged = aji_is_host(device) && from->device->table->staging;
-    aji_storage *storage = staged ? from->device->table->staging(from->device, bytes) : aji_storage_new(v->ctx, device, bytes);
-    aji_value *to = aji_value_over(storage, &v->meta);
+    size_t bytes = value_bytes(&v->meta);
+    aji_value *to = aji_is_host(device) ? aji_value_staged(from->device, &v->meta) : aji_value_new(v->ctx, device, &v->meta);
     aj_status status = AJ_OK;
     if (to && aji_is_host(from->device))
         status = device->table->upload(device, aji_value_data(to), aji_value_data(from), bytes);

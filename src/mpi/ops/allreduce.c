@@ -14,8 +14,10 @@ static aj_status direct(aji_call *c, MPI_Op op, const aji_value *x, aji_value *y
 /* Of an operand that the adjoint has given up; of sums only. MPI wants this from all ranks or none, so where others share the operand a copy is
  * reduced. */
 static aj_status in_place(aji_call *c, MPI_Op op) {
-    bool host = aji_is_host(c->device);
-    aji_value *y = !host ? aji_to_host(c->x[0]) : aji_may_overwrite(c) ? aji_value_retain(c->x[0]) : aji_value_copy(c->x[0]);
+    aj_device where = aji_mpi_device(c->device);
+    aji_value *y = where != c->device     ? aji_value_on(c->x[0], where)
+                   : aji_may_overwrite(c) ? aji_value_retain(c->x[0])
+                                          : aji_value_copy(c->x[0]);
     if (!y)
         return aj_ctx_status(c->ctx);
     return aji_from_host(
@@ -40,7 +42,8 @@ static aj_status reduce(aji_call *c, aji_rank_reduction *r) {
         return aji_return_operand(c);
     if (c->op->flags & AJI_OP_CONSUMES)
         return in_place(c, r->op);
-    aji_value *x = aji_to_host(c->x[0]), *y = x ? aji_new_on_host(c) : NULL;
+    aj_device where = aji_reduction_device(c, r);
+    aji_value *x = aji_value_on(c->x[0], where), *y = x ? aji_new_for_mpi(c, where) : NULL;
     aj_status status = !y ? aj_ctx_status(c->ctx) : aji_by_records(c, r) ? by_records(c, r, x, y) : direct(c, r->op, x, y);
     aji_value_release(x);
     return aji_from_host(c, y, status);

@@ -138,7 +138,8 @@ static aj_status forward(aji_call *c) {
     const attr *a = c->attr;
     if (c->comm->size <= 1)
         return aji_return_operand(c);
-    aji_value *x = aji_pack_blocks(c, a->scatter_axis, span_to), *came = x ? aji_new_on_host(c) : NULL;
+    aj_device where = aji_mpi_device(c->device);
+    aji_value *x = aji_pack_blocks(c, a->scatter_axis, span_to, where), *came = x ? aji_new_for_mpi(c, where) : NULL;
     aj_status status = came ? swap_blocks(c, x, came) : aj_ctx_status(c->ctx);
     if (status == AJ_OK)
         status = aji_unpack_blocks(c, came, a->gather_axis, span_from);

@@ -15,8 +15,9 @@ static aj_status forward(aji_call *c) {
         return aji_return_operand(c);
     bool is_root = c->comm->rank == a->root;
     /* The root's own numbers are the result; elsewhere x is memory at most, if the caller gave it up. */
-    bool reuse = !is_root && aji_is_host(c->device) && aji_may_overwrite(c);
-    aji_value *y = is_root ? aji_to_host(c->x[0]) : reuse ? aji_value_retain(c->x[0]) : aji_new_on_host(c);
+    aj_device where = aji_mpi_device(c->device);
+    bool reuse = !is_root && where == c->device && aji_may_overwrite(c);
+    aji_value *y = is_root ? aji_value_on(c->x[0], where) : reuse ? aji_value_retain(c->x[0]) : aji_new_for_mpi(c, where);
     if (!y)
         return aj_ctx_status(c->ctx);
     aj_status status = aji_mpi_bcast(c, aji_value_data(y), aji_meta_numel(&y->meta), aji_mpi_type(y->meta.dtype), a->root);

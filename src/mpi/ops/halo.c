@@ -95,8 +95,9 @@ typedef struct exchange {
     aji_call *call;
     bool adjoint;
     aji_value *y;
-    /* Room for what is sent to the two sides and comes from them, `room` entries each: where the field is, and in host memory for MPI. On the CPU the same. */
-    aji_value *near, *host;
+    /* Room for what is sent to the two sides and comes from them, `room` entries each: where the field is, and where MPI reads and writes. The same, but for a
+     * device whose memory MPI is not given. */
+    aji_value *near, *mpi;
     int64_t room;
     aji_value *zero; /* one number */
     /* the axis at hand */
@@ -134,10 +135,10 @@ static size_t face_bytes(const exchange *e) {
 static aj_status pack(exchange *e, int s) {
     aji_call *c = e->call;
     aji_value from = window(e, e->adjoint ? e->sides[s].ghost : e->sides[s].inner);
-    aji_value near = packed(e, e->near, false, s), host = packed(e, e->host, false, s);
+    aji_value near = packed(e, e->near, false, s), mpi = packed(e, e->mpi, false, s);
     aj_status status = aji_do_copy(c->op->name, &from, &near);
-    if (status == AJ_OK && e->near != e->host)
-        status = c->device->table->download(c->device, aji_value_data(&host), aji_value_data(&near), face_bytes(e));
+    if (status == AJ_OK && e->near != e->mpi)
+        status = c->device->table->download(c->device, aji_value_data(&mpi), aji_value_data(&near), face_bytes(e));
     if (status != AJ_OK || !e->adjoint)
         return status;
     aji_value zeros = *e->zero; /* its strides are 0 */
@@ -149,10 +150,10 @@ static aj_status pack(exchange *e, int s) {
 static aj_status unpack(exchange *e, int s) {
     aji_call *c = e->call;
     aji_value to = window(e, e->adjoint ? e->sides[s].inner : e->sides[s].ghost);
-    aji_value near = packed(e, e->near, true, s), host = packed(e, e->host, true, s);
+    aji_value near = packed(e, e->near, true, s), mpi = packed(e, e->mpi, true, s);
     aj_status status = AJ_OK;
-    if (e->near != e->host)
-        status = c->device->table->upload(c->device, aji_value_data(&near), aji_value_data(&host), face_bytes(e));
+    if (e->near != e->mpi)
+        status = c->device->table->upload(c->device, aji_value_data(&near), aji_value_data(&mpi), face_bytes(e));
     if (status == AJ_OK && e->adjoint) {
         aji_program sum = {.n_in = 2, .n_out = 1, .n_steps = 1, .out = {2}};
         sum.steps[0] = (aji_step){.opcode = AJI_STEP_ADD, .dtype = e->face.dtype, .src = {0, 1}};
@@ -246,13 +247,13 @@ static int start(const exchange *e, MPI_Request *receives, MPI_Request *sends) {
     int code = MPI_SUCCESS;
     for (int direction = LOW; direction < N_SIDES && code == MPI_SUCCESS; direction++) {
         int s = 1 - direction;
-        aji_value into = packed(e, e->host, true, s);
+        aji_value into = packed(e, e->mpi, true, s);
         if (e->sides[s].neighbour != MPI_PROC_NULL)
             code = aji_mpi_irecv(e->call->comm, on, aji_value_data(&into), n, type, e->sides[s].neighbour, MPI_ANY_TAG,
                                  &receives[s]);
     }
     for (int s = LOW; s < N_SIDES && code == MPI_SUCCESS; s++) {
-        aji_value from = packed(e, e->host, false, s);
+        aji_value from = packed(e, e->mpi, false, s);
         if (e->sides[s].neighbour != MPI_PROC_NULL)
             code =
                 aji_mpi_isend(e->call->comm, on, aji_value_data(&from), n, type, e->sides[s].neighbour, tag_for(e, s), &sends[s]);
@@ -270,6 +271,12 @@ static void give_up(MPI_Request *requests) {
 
 static aj_status first_of(aj_status a, aj_status b) {
     return a != AJ_OK ? a : b;
+}
+
+/* The device has finished with the memory that MPI is to read and write: with the room itself, or with what it reads from it. */
+static aj_status settle(const exchange *e) {
+    aj_device device = e->call->device;
+    return e->near == e->mpi ? aji_mpi_ready(device) : device->table->wait(device);
 }
 
 static aj_status swap_faces(exchange *e) {
@@ -315,6 +322,7 @@ static aj_status exchange_axis(exchange *e, int dimension) {
     for (int s = 0; s < N_SIDES; s++)
         if (e->sides[s].neighbour != MPI_PROC_NULL)
             status = first_of(status, pack(e, s));
+    status = first_of(status, settle(e));
     status = first_of(status, swap_faces(e));
     for (int s = 0; s < N_SIDES && status == AJ_OK; s++)
         if (e->sides[s].neighbour != MPI_PROC_NULL)
@@ -346,10 +354,10 @@ static aj_status open_exchange(exchange *e) {
     aji_meta faces = {.dtype = c->in_meta[0].dtype, .ndim = 1, .shape = {2 * N_SIDES * e->room}}, one = {.dtype = faces.dtype};
     e->near = aji_value_new(c->ctx, c->device, &faces);
     if (e->near)
-        e->host = aji_is_host(c->device) ? aji_value_retain(e->near) : aji_value_new(c->ctx, aj_cpu(c->ctx), &faces);
-    if (e->host && e->adjoint)
+        e->mpi = aji_mpi_device(c->device) == c->device ? aji_value_retain(e->near) : aji_value_staged(c->device, &faces);
+    if (e->mpi && e->adjoint)
         e->zero = aji_value_full(c->ctx, c->device, &one, 0);
-    bool ready = e->host && (!e->adjoint || (e->zero && aji_value_evaluate(e->zero) == AJ_OK));
+    bool ready = e->mpi && (!e->adjoint || (e->zero && aji_value_evaluate(e->zero) == AJ_OK));
     return ready ? AJ_OK : aj_ctx_status(c->ctx);
 }
 
@@ -378,7 +386,7 @@ static aj_status run(aji_call *c, bool adjoint) {
     if (status == AJ_OK)
         status = exchange_all(&e);
     aji_value_release(e.zero);
-    aji_value_release(e.host);
+    aji_value_release(e.mpi);
     aji_value_release(e.near);
     if (status == AJ_OK)
         c->y[0] = e.y;

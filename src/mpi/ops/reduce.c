@@ -31,18 +31,19 @@ static aj_status by_records(aji_call *c, const aji_value *x, aji_value *y) {
 }
 
 /* The operand's memory may hold the result, unless the adjoint needs the operand. */
-static bool may_overwrite(const aji_call *c) {
-    return aji_is_host(c->device) && aji_may_overwrite(c) && !(c->op->need & AJI_NEED_IN(0));
+static bool may_overwrite(const aji_call *c, aj_device where) {
+    return where == c->device && aji_may_overwrite(c) && !(c->op->need & AJI_NEED_IN(0));
 }
 
 static aj_status forward(aji_call *c) {
     const aji_reduction_attr *a = c->attr;
     if (c->comm->size <= 1)
         return aji_return_operand(c);
-    bool is_root = c->comm->rank == a->root, in_place = is_root && may_overwrite(c);
-    aji_value *x = aji_to_host(c->x[0]), *y = NULL; /* y: on the root only */
+    aj_device where = aji_reduction_device(c, &a->reduction);
+    bool is_root = c->comm->rank == a->root, in_place = is_root && may_overwrite(c, where);
+    aji_value *x = aji_value_on(c->x[0], where), *y = NULL; /* y: on the root only */
     aj_status status = x ? AJ_OK : aj_ctx_status(c->ctx);
-    if (x && is_root && !(y = in_place ? aji_value_retain(c->x[0]) : aji_new_on_host(c)))
+    if (x && is_root && !(y = in_place ? aji_value_retain(c->x[0]) : aji_new_for_mpi(c, where)))
         status = aj_ctx_status(c->ctx);
     if (status == AJ_OK)
         status = aji_by_records(c, &a->reduction) ? by_records(c, x, y) : direct(c, x, y, in_place);

@@ -54,7 +54,7 @@ static aj_status reduce(aji_call *c, const aji_packed *p) {
 }
 
 static aj_status forward(aji_call *c) {
-    return aji_divide_run(c, true, reduce);
+    return aji_divide_run(c, true, aji_reduction_device(c, &((const aji_axis_attr *)c->attr)->reduction), reduce);
 }
 
 /* The gradient and its companions in one allgather: as (before, axis, after), one behind the other along a new first axis. */

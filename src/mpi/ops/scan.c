@@ -9,8 +9,6 @@
  * derivative, which is linear in the gradient. An inclusive result is an exclusive one and one step more, on this rank. Of a product the step is made in the
  * operation itself, before the exclusive result is rounded: it may be out of range where the inclusive one is not.
  */
-#include <string.h>
-
 #include "mpi/product.h"
 #include "mpi/reductions.h"
 
@@ -66,14 +64,17 @@ static aj_status forward(aji_call *c, bool exclusive) {
     const attr *a = c->attr;
     if (c->comm->size == 0)
         return aji_return_operand(c);
-    aji_value *x = aji_to_host(c->x[0]), *y = x ? aji_new_on_host(c) : NULL;
+    aj_device where = aji_reduction_device(c, &a->reduction);
+    aji_value *x = aji_value_on(c->x[0], where), *y = x ? aji_new_for_mpi(c, where) : NULL;
     aj_status status = !y                                 ? aj_ctx_status(c->ctx)
                        : aji_by_records(c, &a->reduction) ? by_records(c, x, y)
                        : a->reduction.user && a->reversed ? exchanged(c, x, y)
                                                           : direct(c, exclusive, x, y);
-    if (status == AJ_OK && exclusive && aji_is_first(c->comm, a->reversed)) /* MPI leaves it undefined */
-        memset(aji_value_data(y), 0, (size_t)aji_meta_numel(&y->meta) * aj_dtype_size(y->meta.dtype));
     aji_value_release(x);
+    if (status == AJ_OK && exclusive && aji_is_first(c->comm, a->reversed)) { /* MPI leaves it undefined */
+        aji_value_release(y);
+        y = aji_value_full(c->ctx, c->device, &c->out_meta[0], 0);
+    }
     return aji_from_host(c, y, status);
 }
 

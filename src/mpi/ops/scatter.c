@@ -47,7 +47,8 @@ static aj_status distribute(aji_call *c, const aji_packed *p) {
 }
 
 static aj_status forward(aji_call *c) {
-    return aji_divide_run(c, c->comm->rank == ((const aji_axis_attr *)c->attr)->root, distribute);
+    bool is_root = c->comm->rank == ((const aji_axis_attr *)c->attr)->root;
+    return aji_divide_run(c, is_root, aji_mpi_device(c->device), distribute);
 }
 
 static aj_status vjp(aji_call *c) {
